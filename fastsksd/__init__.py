@@ -1,0 +1,31 @@
+"""Sliced kernelized Stein discrepancies: fast goodness-of-fit tests for samples and a model known through its score."""
+
+from . import models, score_difference
+from ._version import __version__
+from .discrepancy import Estimate, integrated_sksd, ksd, orthogonal_sksd, psd, sksd
+from .gof import GofResult, gof_test
+from .kernels import IMQ, RBF
+from .models import Model
+from .slices import Slices, active_slices, random_slices
+
+
+
+__all__ = [
+    "IMQ",
+    "RBF",
+    "Estimate",
+    "GofResult",
+    "Model",
+    "Slices",
+    "__version__",
+    "active_slices",
+    "gof_test",
+    "integrated_sksd",
+    "ksd",
+    "models",
+    "orthogonal_sksd",
+    "psd",
+    "random_slices",
+    "score_difference",
+    "sksd",
+]

@@ -1,0 +1,310 @@
+"""Dense linear algebra of the hot paths, in compiled parallel loops whose rounding does not depend on the thread count.
+
+NumPy's BLAS is faster on large products, but its worker threads spin for a while after each call and fight with
+Numba's for the cores (measured: 10 to 25 ms lost per switch on two cores), and it does not promise the same rounding for
+every number of threads.
+"""
+
+import numba
+import numpy as np
+
+from ._jit import compiled, parallel, prefer_wide_vectors
+
+_A_ROWS, _B_ROWS, _DEPTH = 32, 64, 512  # block sizes of `product`, fixed for reproducible rounding
+_SMALL = 1_000_000  # multiplications below which threads do not pay
+_GROUP = 16  # rows of a tile per task of `quadratic_forms`
+
+
+def product(a, b):
+    """``a @ b.T`` for (m, k) and (n, k) arrays."""
+    multiply = _product if a.size * b.shape[0] > _SMALL else _product.serial
+    return multiply(np.ascontiguousarray(a), np.ascontiguousarray(b))
+
+
+@parallel
+def _product(a, b):
+    m, depth = a.shape
+    n = b.shape[0]
+    c = np.zeros((m, n))
+    row_blocks = (m + _A_ROWS - 1) // _A_ROWS
+    column_blocks = (n + _B_ROWS - 1) // _B_ROWS
+    for task in numba.prange(row_blocks * column_blocks):
+        i0 = (task // column_blocks) * _A_ROWS
+        j0 = (task % column_blocks) * _B_ROWS
+        i1 = min(i0 + _A_ROWS, m)
+        j1 = min(j0 + _B_ROWS, n)
+        i4 = i0 + (i1 - i0) // 4 * 4
+        j4 = j0 + (j1 - j0) // 4 * 4
+        for k0 in range(0, depth, _DEPTH):
+            k1 = min(k0 + _DEPTH, depth)
+            for i in range(i0, i4, 4):
+                for j in range(j0, j4, 4):
+                    _dot_4x4(
+                        a[i, k0:k1], a[i + 1, k0:k1], a[i + 2, k0:k1], a[i + 3, k0:k1],
+                        b[j, k0:k1], b[j + 1, k0:k1], b[j + 2, k0:k1], b[j + 3, k0:k1],
+                        c[i, j : j + 4], c[i + 1, j : j + 4], c[i + 2, j : j + 4], c[i + 3, j : j + 4],
+                    )  # fmt: skip
+                for j in range(j4, j1):
+                    for u in range(i, i + 4):
+                        c[u, j] += _dot(a[u, k0:k1], b[j, k0:k1])
+            for i in range(i4, i1):
+                for j in range(j0, j1):
+                    c[i, j] += _dot(a[i, k0:k1], b[j, k0:k1])
+    return c
+
+
+@compiled
+def _dot(a, b):
+    prefer_wide_vectors()
+    total = 0.0
+    for k in range(a.size):
+        total += a[k] * b[k]
+    return total
+
+
+@compiled
+def _dot_4x4(a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3):
+    """Sixteen dot products at once, so that every number loaded is used four times."""
+    prefer_wide_vectors()
+    s00 = s01 = s02 = s03 = 0.0
+    s10 = s11 = s12 = s13 = 0.0
+    s20 = s21 = s22 = s23 = 0.0
+    s30 = s31 = s32 = s33 = 0.0
+    for k in range(a0.size):
+        x0, x1, x2, x3 = a0[k], a1[k], a2[k], a3[k]
+        y0, y1, y2, y3 = b0[k], b1[k], b2[k], b3[k]
+        s00 += x0 * y0
+        s01 += x0 * y1
+        s02 += x0 * y2
+        s03 += x0 * y3
+        s10 += x1 * y0
+        s11 += x1 * y1
+        s12 += x1 * y2
+        s13 += x1 * y3
+        s20 += x2 * y0
+        s21 += x2 * y1
+        s22 += x2 * y2
+        s23 += x2 * y3
+        s30 += x3 * y0
+        s31 += x3 * y1
+        s32 += x3 * y2
+        s33 += x3 * y3
+    c0[0] += s00
+    c0[1] += s01
+    c0[2] += s02
+    c0[3] += s03
+    c1[0] += s10
+    c1[1] += s11
+    c1[2] += s12
+    c1[3] += s13
+    c2[0] += s20
+    c2[1] += s21
+    c2[2] += s22
+    c2[3] += s23
+    c3[0] += s30
+    c3[1] += s31
+    c3[2] += s32
+    c3[3] += s33
+
+
+def quadratic_forms(tile, weights, row, column):
+    """``sum_ij w_i t_ij w_j`` for each row w of `weights`, over a tile whose corner lies at (row, column).
+
+    A tile on the diagonal must be zero below it.
+    """
+    return _quadratic_forms(tile, weights, row, column).sum(axis=0)
+
+
+@parallel
+def _quadratic_forms(tile, weights, row, column):
+    height, width = tile.shape
+    end = column + width
+    count = weights.shape[0]
+    count4 = count // 4 * 4
+    tasks = (height + _GROUP - 1) // _GROUP
+    parts = np.zeros((tasks, count))
+    for turn in numba.prange(tasks):
+        # Rows of a diagonal tile shrink: groups taken from both ends in turn, every thread's share costs the same.
+        task = turn // 2 if turn % 2 == 0 else tasks - 1 - turn // 2
+        first = task * _GROUP
+        last = min(first + _GROUP, height)
+        last4 = first + (last - first) // 4 * 4
+        for b in range(0, count4, 4):
+            for i in range(first, last4, 4):
+                j = i if row == column else 0
+                u = row + i
+                v = column + j
+                _form_4x4(
+                    tile[i, j:], tile[i + 1, j:], tile[i + 2, j:], tile[i + 3, j:], weights[b : b + 4, u : u + 4],
+                    weights[b, v:end], weights[b + 1, v:end], weights[b + 2, v:end], weights[b + 3, v:end], parts[task, b : b + 4],
+                )  # fmt: skip
+            for i in range(last4, last):
+                for c in range(b, b + 4):
+                    parts[task, c] += weights[c, row + i] * _dot(tile[i], weights[c, column:end])
+        for c in range(count4, count):
+            for i in range(first, last):
+                parts[task, c] += weights[c, row + i] * _dot(tile[i], weights[c, column:end])
+    return parts
+
+
+@compiled
+def _form_4x4(t0, t1, t2, t3, u, v0, v1, v2, v3, out):
+    """Four rows of a tile against four pairs of weights."""
+    prefer_wide_vectors()
+    u00, u01, u02, u03 = u[0, 0], u[0, 1], u[0, 2], u[0, 3]
+    u10, u11, u12, u13 = u[1, 0], u[1, 1], u[1, 2], u[1, 3]
+    u20, u21, u22, u23 = u[2, 0], u[2, 1], u[2, 2], u[2, 3]
+    u30, u31, u32, u33 = u[3, 0], u[3, 1], u[3, 2], u[3, 3]
+    s0 = s1 = s2 = s3 = 0.0
+    for j in range(t0.size):
+        x0, x1, x2, x3 = t0[j], t1[j], t2[j], t3[j]
+        s0 += v0[j] * (u00 * x0 + u01 * x1 + u02 * x2 + u03 * x3)
+        s1 += v1[j] * (u10 * x0 + u11 * x1 + u12 * x2 + u13 * x3)
+        s2 += v2[j] * (u20 * x0 + u21 * x1 + u22 * x2 + u23 * x3)
+        s3 += v3[j] * (u30 * x0 + u31 * x1 + u32 * x2 + u33 * x3)
+    out[0] += s0
+    out[1] += s1
+    out[2] += s2
+    out[3] += s3
+
+
+def top_eigenpairs(apply, m, d, *, tolerance=1e-9, max_steps=150):
+    """Largest eigenvalue with its eigenvector, and the gap to the second, of m symmetric (d, d) operators in lockstep.
+
+    Lanczos with full reorthogonalisation, all m processes advancing together so that `apply`, which maps the (m, d) array
+    of one vector per operator to the products, can be a few large matrix products. A first pass finds the top pair to a
+    residual of `tolerance` times the eigenvalue; a second one, kept orthogonal to it, the next eigenvalue to 1e-2 of the
+    first, which also sees an eigenvalue of multiplicity two.
+
+    Returns
+    -------
+    vectors (m, d), values (m,), gaps (m,)
+    """
+    values, vectors = _lanczos(apply, m, d, min(d, max_steps), tolerance)
+    if d == 1:
+        return vectors, values, np.full(m, np.inf)
+    second, _ = _lanczos(apply, m, d, min(d - 1, max_steps), 1e-2, deflate=vectors, scale=np.abs(values))
+    return vectors, values, np.maximum(values - second, 0.0)
+
+
+def _lanczos(apply, m, d, steps, tolerance, deflate=None, scale=0.0):
+    # The start is random but fixed: the result is a property of the operators, not of the caller's generator.
+    start = np.random.default_rng(20210).standard_normal((m, d))
+    basis = np.empty((m, steps, d))
+    diagonal = np.zeros((m, steps))
+    off_diagonal = np.zeros((m, steps))
+    deflate = np.zeros((m, d)) if deflate is None else deflate
+    small = m * d < 4096
+    orthonormalise = _orthonormalise.serial if small else _orthonormalise
+    advance = _lanczos_step.serial if small else _lanczos_step
+    top_ritz_pairs = _top_ritz_pairs.serial if small else _top_ritz_pairs
+    q = orthonormalise(start, basis, 0, deflate)
+    for k in range(steps):
+        basis[:, k] = q
+        w = np.ascontiguousarray(apply(q))
+        q = advance(basis, w, k, diagonal, off_diagonal, deflate, start)
+        if k == steps - 1 or k % 2 == 1:
+            values, coefficients, residuals = top_ritz_pairs(diagonal, off_diagonal, k + 1)
+            if np.all(residuals <= tolerance * np.maximum(np.abs(values), scale)):
+                break
+    return values, orthonormalise(np.einsum("mk,mkd->md", coefficients, basis[:, : k + 1]), basis, 0, np.zeros((m, d)))
+
+
+@parallel
+def _orthonormalise(start, basis, k, deflate):
+    """Rows of `start` made orthogonal to the first k basis vectors and to `deflate`, of unit length."""
+    out = start.copy()
+    for q in numba.prange(out.shape[0]):
+        _project_out(out[q], basis[q], k, deflate[q])
+        out[q] /= np.sqrt(_dot(out[q], out[q]))
+    return out
+
+
+@compiled
+def _project_out(w, basis, k, deflate):
+    for _ in range(2):
+        w -= _dot(w, deflate) * deflate
+        for i in range(k):
+            w -= _dot(w, basis[i]) * basis[i]
+
+
+@parallel
+def _lanczos_step(basis, w, k, diagonal, off_diagonal, deflate, start):
+    """Fill row k of the tridiagonal matrices; returns the next basis vectors."""
+    m, d = w.shape
+    for q in numba.prange(m):
+        scale = np.sqrt(_dot(w[q], w[q]))
+        diagonal[q, k] = _dot(basis[q, k], w[q])
+        _project_out(w[q], basis[q], k + 1, deflate[q])
+        norm = np.sqrt(_dot(w[q], w[q]))
+        for i in range(k):
+            scale = max(scale, abs(diagonal[q, i]))
+        if norm <= 1e-13 * scale:
+            # The space found so far is invariant: go on in its complement from a new direction.
+            norm = 0.0
+            w[q] = np.roll(start[q], k + 1)
+            _project_out(w[q], basis[q], k + 1, deflate[q])
+            fresh = np.sqrt(_dot(w[q], w[q]))
+            w[q] = w[q] / fresh if fresh > 1e-10 else 0.0 * w[q]
+        else:
+            w[q] /= norm
+        off_diagonal[q, k] = norm
+    return w
+
+
+@parallel
+def _top_ritz_pairs(diagonal, off_diagonal, k):
+    """Top eigenpair of each leading (k, k) tridiagonal matrix, by bisection and inverse iteration, with its residual."""
+    m = diagonal.shape[0]
+    values = np.empty(m)
+    vectors = np.empty((m, k))
+    residuals = np.empty(m)
+    for q in numba.prange(m):
+        values[q] = _top_ritz(diagonal[q, :k], off_diagonal[q, :k], vectors[q])
+        residuals[q] = off_diagonal[q, k - 1] * abs(vectors[q, k - 1])
+    return values, vectors, residuals
+
+
+@compiled
+def _top_ritz(diagonal, off, vector):
+    k = diagonal.size
+    low, high = diagonal[0], diagonal[0]
+    for i in range(k):
+        radius = (off[i - 1] if i > 0 else 0.0) + (off[i] if i < k - 1 else 0.0)
+        high = max(high, diagonal[i] + radius)
+        low = max(low, diagonal[i])
+    scale = max(abs(low), abs(high))
+    tiny = 1e-300 + 1e-17 * scale
+    while high - low > 4e-16 * scale:
+        middle = 0.5 * (low + high)
+        if middle <= low or middle >= high:
+            break
+        # Sturm: the matrix minus `middle` is negative definite when every pivot is negative.
+        pivot = diagonal[0] - middle
+        above = pivot >= 0.0
+        for i in range(1, k):
+            if above:
+                break
+            pivot = diagonal[i] - middle - off[i - 1] * off[i - 1] / (pivot if abs(pivot) > tiny else -tiny)
+            above = pivot >= 0.0
+        if above:
+            low = middle
+        else:
+            high = middle
+    value = high
+    # Inverse iteration with a shift just above the value, where the matrix is definite and elimination needs no pivoting.
+    shift = value + 1e-14 * scale + tiny
+    pivots = np.empty(k)
+    pivots[0] = shift - diagonal[0]
+    for i in range(1, k):
+        pivots[i] = shift - diagonal[i] - off[i - 1] * off[i - 1] / pivots[i - 1]
+    for i in range(k):
+        vector[i] = 1.0 + 0.01 * i
+    for _ in range(3):
+        for i in range(1, k):
+            vector[i] += off[i - 1] / pivots[i - 1] * vector[i - 1]
+        vector[k - 1] /= pivots[k - 1]
+        for i in range(k - 2, -1, -1):
+            vector[i] = (vector[i] + off[i] * vector[i + 1]) / pivots[i]
+        vector /= np.sqrt(_dot(vector, vector))
+    return value

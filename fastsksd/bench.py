@@ -1,0 +1,176 @@
+"""``fastsksd bench``: speed against vectorised NumPy, both measured in one run, compile time apart."""
+
+import os
+import platform
+import sys
+import time
+
+import numba
+import numpy as np
+
+from ._version import __version__
+from .discrepancy import project
+from .gof import gof_test
+from .kernels import IMQ, RBF, median_distances
+from .models import GaussBernRBM
+from .slices import Slices, active_slices, random_slices
+
+
+def numpy_stein_matrix(y, s, a, h):
+    """Summed RBF Stein matrix of all slices as vectorised NumPy has it; the diagonal is zero."""
+    total = np.zeros((y.shape[1], y.shape[1]))
+    for y_q, s_q, a_q, h_q in zip(y, s, a, h, strict=True):
+        t = (y_q[:, None] - y_q) / h_q
+        k = np.exp(-0.5 * t * t)
+        b = a_q / h_q
+        total += k * (np.multiply.outer(s_q, s_q) - b * (s_q - s_q[:, None]) * t - b * b * (t * t - 1.0))
+    np.fill_diagonal(total, 0.0)
+    return total
+
+
+def numpy_imq_matrix(y, s, a, h):
+    """The same for the IMQ kernel."""
+    total = np.zeros((y.shape[1], y.shape[1]))
+    for y_q, s_q, a_q, h_q in zip(y, s, a, h, strict=True):
+        t = (y_q[:, None] - y_q) / h_q
+        k = 1.0 / np.sqrt(1.0 + t * t)
+        b = a_q / h_q
+        total += np.multiply.outer(s_q, s_q) * k + k**3 * (-b * (s_q - s_q[:, None]) * t - b * b * (3.0 * t * t * k * k - 1.0))
+    np.fill_diagonal(total, 0.0)
+    return total
+
+
+def numpy_medians(y):
+    """Median pairwise distance of each row, over all pairs."""
+    upper = np.triu_indices(y.shape[1], 1)
+    return np.array([np.median(np.abs(row[:, None] - row)[upper]) for row in y])
+
+
+def numpy_ke_slices(x, scores):
+    """The paper's KE estimate of g for r = identity: one gradient matrix and one eigen-decomposition per r."""
+    n, d = x.shape
+    squares = np.sum((x[:, None] - x) ** 2, axis=-1)
+    width2 = np.median(squares[np.triu_indices(n, 1)])
+    k = np.exp(-squares / (2.0 * width2))
+    g = np.empty((d, d))
+    for q, r in enumerate(np.eye(d)):
+        c = k * ((scores @ r - x @ r / width2)[:, None] + (x @ r / width2))
+        gradients = (c.T @ x - c.sum(axis=0)[:, None] * x + k.sum(axis=0)[:, None] * r) / (n * width2)
+        g[q] = np.linalg.eigh(gradients.T @ gradients / n)[1][:, -1]
+    return g
+
+
+def numpy_replicates(matrix, n_resamples, rng):
+    """Bootstrap replicates from a stored matrix, by one product."""
+    n = matrix.shape[0]
+    weights = rng.multinomial(n, np.full(n, 1.0 / n), size=n_resamples) / n - 1.0 / n
+    return np.einsum("bj,bj->b", weights @ matrix, weights)
+
+
+def numpy_trial(training, x, n_resamples, rng):
+    """A whole test in NumPy: KE slices for r = identity, statistic and bootstrap; the model is a standard normal."""
+    d = x.shape[1]
+    g = numpy_ke_slices(training, -training)
+    y = g @ x.T
+    matrix = numpy_stein_matrix(y, -x.T, np.diagonal(g), numpy_medians(y))
+    replicates = numpy_replicates(matrix, n_resamples, rng)
+    return matrix.sum() / (x.shape[0] * (x.shape[0] - 1)), replicates, d
+
+
+def run_bench(repeat=7):
+    """Yield the lines of a Markdown table."""
+    rng = np.random.default_rng(0)
+    n, d, n_train = 800, 100, 200
+    x, training = rng.laplace(size=(n, d)) / np.sqrt(2), rng.laplace(size=(n_train, d)) / np.sqrt(2)
+    slices = random_slices(d, 100, rng=0)
+    y, s, a = slices.g @ x.T, -slices.r @ x.T, np.einsum("md,md->m", slices.r, slices.g)
+    h = median_distances(y)
+    whole = np.concatenate([training, x])
+    rbm = GaussBernRBM.random(50, 40, rng=0)
+
+    def trial():
+        return gof_test(x, lambda x: -x, train=training, basis="identity", debias=False, rng=0)
+
+    rows = [
+        (
+            "Stein matrix and statistic, RBF, n = 800, 100 slices",
+            lambda: project(x, -x, slices, RBF(h))[0].sums(),
+            lambda: numpy_stein_matrix(y, s, a, h).sum(),
+        ),
+        (
+            "Stein matrix and statistic, IMQ, n = 800, 100 slices",
+            lambda: project(x, -x, slices, IMQ(h))[0].sums(),
+            lambda: numpy_imq_matrix(y, s, a, h).sum(),
+        ),
+        ("median bandwidths, exact, n = 800, 100 slices", lambda: median_distances(y), lambda: numpy_medians(y)),
+        (
+            "KE slices, r = identity, d = 100, 200 samples (paper's estimate)",
+            lambda: active_slices(training, -training, basis="identity", debias=False),
+            lambda: numpy_ke_slices(training, -training),
+        ),
+        ("the same, unbiased", lambda: active_slices(training, -training, basis="identity"), None),
+        (
+            "whole test: KE slices, n = 800, d = 100, 1000 bootstrap replicates",
+            trial,
+            lambda: numpy_trial(training, x, 1000, np.random.default_rng(0)),
+        ),
+        ("default test, n = 1000, d = 100", lambda: gof_test(whole, lambda x: -x, rng=0), None),
+        ("n = 20000, 3 slices, 1000 replicates", _large_test(rng), None),
+        ("RBM: 1000 Gibbs chains of 2000 steps, d = 50, 40 hidden", lambda: rbm.sample(1000, rng=0), lambda: _numpy_gibbs(rbm, 1000, 2000)),
+    ]
+    yield f"fastsksd {__version__}, numba {numba.__version__}, numpy {np.__version__}, Python {platform.python_version()}, "
+    yield f"{_cpu()}, {os.cpu_count()} cores, {numba.get_num_threads()} threads"
+    yield ""
+    yield "| work | first call | fastsksd | NumPy | ratio |"
+    yield "|---|---|---|---|---|"
+    for name, ours, theirs in rows:
+        first = _seconds(ours)
+        slow = first > 2.0 and _seconds(ours) > 1.0
+        own = np.median([_seconds(ours) for _ in range(1 if slow else repeat)])
+        reference = None if theirs is None else np.median([_seconds(theirs) for _ in range(1 if slow else max(2, repeat // 3))])
+        ratio = ("", "") if reference is None else (_show(reference), f"{reference / own:.0f}x")
+        yield f"| {name} | {_show(first)} | {_show(own)} | {ratio[0]} | {ratio[1]} |"
+    yield ""
+    yield f"First calls load compiled code from the cache, or compile where there is none. Peak memory {_peak_memory()}."
+
+
+def _large_test(rng):
+    x = rng.standard_normal((20000, 10))
+    slices = Slices(np.eye(10)[:3], np.eye(10)[:3])
+    return lambda: gof_test(x, lambda x: -x, slices=slices, rng=0)
+
+
+def _numpy_gibbs(rbm, chains, steps):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((chains, rbm.d))
+    for _ in range(steps):
+        h = np.where(rng.random((chains, rbm.d_hidden)) < 1.0 / (1.0 + np.exp(-(x @ rbm.B) - 2.0 * rbm.c)), 1.0, -1.0)
+        x = 0.5 * h @ rbm.B.T + rbm.b + rng.standard_normal((chains, rbm.d))
+    return x
+
+
+def _seconds(work):
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _show(seconds):
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.1f} ms"
+
+
+def _cpu():
+    try:
+        with open("/proc/cpuinfo") as lines:
+            return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _peak_memory():
+    try:
+        import resource
+    except ImportError:
+        return "not known on this system"
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return f"{peak / (2**20 if sys.platform == 'darwin' else 2**10):.0f} MB"

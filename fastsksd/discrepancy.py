@@ -1,0 +1,181 @@
+"""The discrepancies: sliced (SKSD-g, SKSD-rg, integrated, orthogonal), kernelized (KSD) and projected (PSD)."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ._linalg import product
+from ._validate import check_choice, check_integer, check_rng, check_samples, check_score, evaluate_score
+from .engines import choose_engine
+from .engines.multivariate import MultivariateEngine
+from .engines.pairs import statistic as pair_statistic
+from .kernels import as_kernel, median_distance
+from .score_difference import score_difference
+from .slices import Slices, _check_basis, as_slices, random_slices
+
+
+class Estimate(NamedTuple):
+    """A Monte Carlo value with its standard error."""
+
+    value: float
+    standard_error: float
+
+
+def project(x, scores, slices, kernel, engine="auto"):
+    """The engine loaded with the projections of `x` and `scores` on the slices, and the bandwidths."""
+    y = product(slices.g, x)
+    s = product(slices.r, scores)
+    a = np.einsum("md,md->m", slices.r, slices.g)
+    h = kernel.bandwidths(y)
+    return choose_engine(engine)(kernel.code, y, s, a, h), h
+
+
+def sksd(x, score, slices, *, kernel="rbf", statistic="u", per_slice=False, engine="auto"):
+    """Sliced kernelized Stein discrepancy: the sum over slices of ``mean_{ij} mu_ij``.
+
+    With r running over an orthogonal basis this is SKSD-g, with a few active slices SKSD-rg.
+
+    Parameters
+    ----------
+    x : (n, d) array
+        Samples from q.
+    score : (n, d) array, callable or model
+        Score of p.
+    slices : Slices or pair (r, g)
+    kernel : {"rbf", "imq"} or kernel object
+        One-dimensional kernel; its bandwidth is the median distance along each slice unless given.
+    statistic : {"u", "v"}
+        Unbiased U-statistic (may be negative) or V-statistic (never negative).
+    per_slice : bool
+        Return one value for each slice instead of their sum.
+    engine : {"auto", "direct"}
+
+    Returns
+    -------
+    float, or (m,) array when `per_slice`
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> x = np.random.default_rng(0).standard_normal((300, 4))
+    >>> slices = fs.Slices(np.eye(4), np.eye(4))
+    >>> wrong, right = fs.sksd(x, lambda x: -x / 4, slices), fs.sksd(x, lambda x: -x, slices)
+    >>> wrong > 10 * abs(right)
+    True
+    """
+    x = check_samples(x, min_rows=2)
+    slices = as_slices(slices, x.shape[1])
+    check_choice("statistic", statistic, ("u", "v"))
+    pairs, _ = project(x, evaluate_score(check_score(score), x), slices, as_kernel(kernel), engine)
+    values = _finite(pair_statistic(pairs, pairs.sums(), statistic))
+    return values if per_slice else float(values.sum())
+
+
+def integrated_sksd(x, score, *, n_slices=100, kernel="rbf", statistic="u", rng=None):
+    """Integrated SKSD: the mean over r and g uniform on the sphere, by Monte Carlo over `n_slices` pairs.
+
+    Returns
+    -------
+    Estimate
+        ``(value, standard_error)``; the error is that of the Monte Carlo over slices, given the samples.
+    """
+    x = check_samples(x, min_rows=2)
+    n_slices = check_integer("n_slices", n_slices, 2)
+    values = sksd(x, score, random_slices(x.shape[1], n_slices, rng=rng), kernel=kernel, statistic=statistic, per_slice=True)
+    return Estimate(float(values.mean()), float(values.std(ddof=1) / np.sqrt(n_slices)))
+
+
+def orthogonal_sksd(x, score, *, basis="identity", n_slices=100, kernel="rbf", statistic="u", rng=None):
+    """Orthogonal SKSD: for each r of a basis the mean over g uniform on the sphere (`n_slices` draws), summed over r.
+
+    Returns
+    -------
+    Estimate
+        ``(value, standard_error)``; the error is that of the Monte Carlo over g, given the samples.
+    """
+    x = check_samples(x, min_rows=2)
+    d = x.shape[1]
+    n_slices = check_integer("n_slices", n_slices, 2)
+    basis = _check_basis(basis, None, d)
+    if basis is None:
+        raise ValueError("`basis` must be 'identity' or an (m, d) array.")
+    rng = check_rng(rng)
+    scores = evaluate_score(check_score(score), x)
+    value, variance = 0.0, 0.0
+    for r in basis:
+        g = random_slices(d, n_slices, rng=rng).g
+        values = sksd(x, scores, Slices(np.tile(r, (n_slices, 1)), g), kernel=kernel, statistic=statistic, per_slice=True)
+        value += values.mean()
+        variance += values.var(ddof=1) / n_slices
+    return Estimate(float(value), float(np.sqrt(variance)))
+
+
+def ksd(x, score, *, kernel="rbf", statistic="u"):
+    """Kernelized Stein discrepancy with a multivariate kernel of the distance between samples.
+
+    Parameters
+    ----------
+    x : (n, d) array
+    score : (n, d) array, callable or model
+    kernel : {"rbf", "imq"} or kernel object
+        Its bandwidth is the median distance between samples unless given.
+    statistic : {"u", "v"}
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> x = np.random.default_rng(0).standard_normal((300, 2))
+    >>> bool(fs.ksd(x, lambda x: -x / 4) > 10 * abs(fs.ksd(x, lambda x: -x)))
+    True
+    """
+    x = check_samples(x, min_rows=2)
+    check_choice("statistic", statistic, ("u", "v"))
+    kernel = as_kernel(kernel)
+    if np.ndim(kernel.bandwidth):
+        raise ValueError("`kernel` of the KSD must have one bandwidth; got one per slice.")
+    h = median_distance(x) if kernel.bandwidth == "median" else kernel.bandwidth
+    pairs = MultivariateEngine(kernel.code, x, evaluate_score(check_score(score), x), h)
+    return float(_finite(pair_statistic(pairs, pairs.sums(), statistic))[0])
+
+
+def psd(x, score, *, estimator="ke", score_q=None, basis="identity", kernel="rbf", debias=True):
+    """Projected Stein discrepancy, ``sum_r E (r.f)^2`` with ``f = s_p - s_q``: the Fisher divergence for a whole basis.
+
+    Parameters
+    ----------
+    x : (n, d) array
+        Samples from q.
+    score : (n, d) array, callable or model
+        Score of p.
+    estimator, score_q, kernel, debias
+        How the score difference is found; see `active_slices`. With "exact" this is a plain Monte Carlo mean; with "ke" f is
+        smoothed by the kernel, so the value is smaller than the Fisher divergence.
+    basis : "identity" or (m, d) array
+        Directions r; the value does not depend on which orthogonal basis is taken.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> x = np.random.default_rng(0).standard_normal((4000, 2))
+    >>> shifted = fs.psd(x, lambda x: 0.5 - x, estimator="exact", score_q=lambda x: -x)
+    >>> round(shifted, 6)
+    0.5
+    """
+    x = check_samples(x, min_rows=2)
+    basis = _check_basis(basis, None, x.shape[1])
+    moment = score_difference(x, check_score(score), estimator=estimator, score_q=score_q, kernel=kernel).second_moment(debias)
+    return float(np.einsum("md,de,me->", basis, moment, basis) if basis is not None else np.trace(moment))
+
+
+def _finite(values):
+    if not np.all(np.isfinite(values)):
+        raise ValueError("`x` or `score` holds numbers so large that the statistic overflows; rescale the samples.")
+    return values

@@ -1,0 +1,58 @@
+"""Sums over pairs of a symmetric matrix that is never stored: what every quadratic-time statistic is made of."""
+
+import numpy as np
+
+from .._linalg import quadratic_forms
+
+TILE = 1024
+
+
+class PairTerms:
+    """The terms ``mu_ij`` of all pairs, seen one tile at a time.
+
+    A subclass has `n` and supplies `tile` and `diagonal`. Tiles on and above the diagonal are visited, one at a time, so
+    memory stays at one tile and Ctrl-C works between tiles.
+    """
+
+    n = None
+
+    def tile(self, rows, columns):
+        """Entries of a tile, zero where ``i >= j``, and their sum for each component (slice)."""
+        raise NotImplementedError
+
+    def diagonal(self):
+        """``sum_i mu_ii`` for each component."""
+        raise NotImplementedError
+
+    def sums(self):
+        """``sum_{i != j} mu_ij`` for each component."""
+        return 2.0 * sum(self.tile(rows, columns)[1] for rows, columns in _tiles(self.n))
+
+    def sums_and_replicates(self, weights):
+        """`sums`, and ``sum_{i != j} w_i w_j mu_ij`` for each row w of `weights`, in one pass."""
+        sums = 0.0
+        replicates = np.zeros(weights.shape[0])
+        for rows, columns in _tiles(self.n):
+            entries, part = self.tile(rows, columns)
+            sums = sums + part
+            replicates += quadratic_forms(entries, weights, rows.start, columns.start)
+        return 2.0 * sums, 2.0 * replicates
+
+    def matrix(self):
+        """All ``mu_ij`` with ``i != j``, (n, n), zero on the diagonal."""
+        matrix = np.zeros((self.n, self.n))
+        for rows, columns in _tiles(self.n):
+            matrix[rows, columns] = self.tile(rows, columns)[0]
+        return matrix + matrix.T
+
+
+def statistic(pairs, sums, kind):
+    """U-statistic ("u") or V-statistic ("v") for each component, from its sum over ``i != j``."""
+    n = pairs.n
+    return sums / (n * (n - 1.0)) if kind == "u" else (sums + pairs.diagonal()) / n**2
+
+
+def _tiles(n):
+    for i in range(0, n, TILE):
+        for j in range(i, n, TILE):
+            yield slice(i, min(i + TILE, n)), slice(j, min(j + TILE, n))

@@ -1,0 +1,275 @@
+"""Translation-invariant kernels, their derivatives, and bandwidths.
+
+Pointwise functions take ``t`` in units of the bandwidth, ``t = (y_i - y_j) / h``, and derivatives are with respect to
+that ``t``. They are scalar, inlined and free of allocation, so CPU loops and CUDA kernels share one source.
+
+RBF   ``k(t) = exp(-t^2 / 2)``
+IMQ   ``k(t) = (1 + t^2)^(-1/2)``
+"""
+
+import math
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+
+from ._jit import compiled, exp_nonpositive, inverse_sqrt, parallel, pointwise
+from ._linalg import product
+from ._validate import check_choice, check_positive_vector
+
+MEDIAN_SUBSAMPLE = 2000
+
+
+@pointwise
+def rbf_derivatives(t):
+    """k, k', k'', k''' of the RBF kernel."""
+    t2 = t * t
+    k = exp_nonpositive(-0.5 * t2)
+    return k, -t * k, (t2 - 1.0) * k, (3.0 - t2) * t * k
+
+
+@pointwise
+def imq_derivatives(t):
+    """k, k', k'', k''' of the IMQ kernel."""
+    t2 = t * t
+    k = inverse_sqrt(1.0 + t2)
+    k2 = k * k
+    k3 = k2 * k
+    return k, -t * k3, (3.0 * t2 * k2 - 1.0) * k3, (9.0 - 15.0 * t2 * k2) * t * k2 * k3
+
+
+@pointwise
+def kernel_derivatives(kind, t):
+    """k, k', k'', k''' of the kernel with code `kind`. The branch does not depend on t, so LLVM moves it out of loops."""
+    if kind == 0:
+        return rbf_derivatives(t)
+    return imq_derivatives(t)
+
+
+@pointwise
+def stein_term(kind, t, a, s_i, s_j):
+    """mu_ij of one slice (Eq. "SKSD inner"): ``s_i s_j k + a (s_j - s_i) k' - a^2 k''``, with ``a = r.g / h``."""
+    k, k1, k2, _ = kernel_derivatives(kind, t)
+    return s_i * s_j * k + a * (s_j - s_i) * k1 - a * a * k2
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Base of the kernels: a `bandwidth`, which is "median", a number, or one number per slice.
+
+    "median" is the median of the pairwise distances ``|y_i - y_j|``, i < j, exact for every n. Where more than half of
+    the pairs coincide (discretised data) it is the median of the positive distances.
+    """
+
+    bandwidth: object = "median"
+
+    code = None
+    name = None
+
+    def __post_init__(self):
+        if isinstance(self.bandwidth, str):
+            check_choice("bandwidth", self.bandwidth, ("median",))
+        else:
+            values = check_positive_vector("bandwidth", self.bandwidth)
+            object.__setattr__(self, "bandwidth", float(values) if values.ndim == 0 else values)
+
+    def bandwidths(self, y):
+        """One bandwidth for each row of the projections `y`, shape (m, n)."""
+        m = y.shape[0]
+        if not isinstance(self.bandwidth, str):
+            given = np.asarray(self.bandwidth)
+            if given.ndim == 1 and given.size != m:
+                raise ValueError(f"`bandwidth` has {given.size} values but there are {m} slices.")
+            return np.broadcast_to(given, m).astype(float)
+        h = median_distances(y)
+        flat = np.flatnonzero(h <= 0)
+        if flat.size:
+            raise ValueError(
+                f"`x` does not vary along the projection of {flat.size} of {m} slices (slices {_listing(flat)}): a constant "
+                "column, or all samples alike. Drop the column or give the kernel a `bandwidth`."
+            )
+        return h
+
+
+class RBF(Kernel):
+    """Gaussian kernel ``exp(-t^2 / (2 h^2))``.
+
+    Examples
+    --------
+    >>> import fastsksd as fs
+    >>> fs.RBF(bandwidth=0.5)
+    RBF(bandwidth=0.5)
+    """
+
+    code = 0
+    name = "rbf"
+
+
+class IMQ(Kernel):
+    """Inverse multiquadric kernel ``(1 + t^2 / h^2)^(-1/2)``, with heavier tails than the Gaussian.
+
+    Examples
+    --------
+    >>> import fastsksd as fs
+    >>> fs.IMQ()
+    IMQ(bandwidth='median')
+    """
+
+    code = 1
+    name = "imq"
+
+
+KERNELS = {"rbf": RBF, "imq": IMQ}
+
+
+def as_kernel(kernel):
+    """The kernel object for a name or an object."""
+    if isinstance(kernel, Kernel):
+        return kernel
+    if isinstance(kernel, str):
+        check_choice("kernel", kernel, KERNELS)
+        return KERNELS[kernel]()
+    raise TypeError(f"`kernel` must be 'rbf', 'imq' or a kernel object such as RBF(bandwidth=1.0), not {type(kernel).__name__}.")
+
+
+def median_distances(y):
+    """Median of ``|y_i - y_j|`` over i < j for each row of `y`, in O(n log n), exact; 0 only where a row is constant."""
+    return _median_gaps(np.sort(y, axis=1))
+
+
+def median_distance(x, rng=None):
+    """Median Euclidean distance between rows of `x`: all pairs up to 2000 rows, a random subsample of 2000 beyond."""
+    if x.shape[0] > MEDIAN_SUBSAMPLE:
+        rng = np.random.default_rng(0) if rng is None else rng
+        x = x[rng.choice(x.shape[0], MEDIAN_SUBSAMPLE, replace=False)]
+    x = x - np.median(x, axis=0)
+    squares = np.einsum("id,id->i", x, x)
+    distances = _pair_distances(product(x, x), squares)
+    middle = np.median(distances)
+    if middle <= 0:
+        positive = distances[distances > 0]
+        if positive.size == 0:
+            raise ValueError("`x` holds the same sample over and over: the median distance between samples is zero.")
+        middle = np.median(positive)
+    return float(middle)
+
+
+@compiled
+def _pair_distances(products, squares):
+    """Distances between all pairs of rows from their inner products."""
+    n = squares.size
+    distances = np.empty(n * (n - 1) // 2)
+    filled = 0
+    for i in range(n):
+        for j in range(i + 1, n):
+            square = squares[i] + squares[j] - 2.0 * products[i, j]
+            # Below round-off the two rows are the same sample.
+            distances[filled] = math.sqrt(square) if square > 1e-14 * (squares[i] + squares[j]) else 0.0
+            filled += 1
+    return distances
+
+
+def _listing(indices, limit=5):
+    shown = ", ".join(str(i) for i in indices[:limit])
+    return shown + (", ..." if len(indices) > limit else "")
+
+
+@parallel
+def _median_gaps(y):
+    m = y.shape[0]
+    h = np.empty(m)
+    for q in numba.prange(m):
+        h[q] = _median_gap(y[q])
+    return h
+
+
+@compiled
+def _median_gap(y):
+    n = y.size
+    pairs = n * (n - 1) // 2
+    zero = _count_gaps(y, 0.0)
+    if zero == pairs:
+        return 0.0
+    lower = (pairs - 1) // 2
+    upper = pairs // 2
+    if lower < zero:  # the median itself is 0: take it over the distinct pairs
+        lower = zero + (pairs - zero - 1) // 2
+        upper = zero + (pairs - zero) // 2
+    first = _select_gap(y, lower)
+    if upper == lower or _count_gaps(y, first) > upper:
+        return first
+    return 0.5 * (first + _next_gap(y, first))
+
+
+@compiled
+def _count_gaps(y, limit):
+    """Number of pairs of the sorted `y` with a gap of at most `limit`."""
+    count = 0
+    i = 0
+    for j in range(y.size):
+        while y[j] - y[i] > limit:
+            i += 1
+        count += j - i
+    return count
+
+
+@compiled
+def _next_gap(y, limit):
+    """Smallest gap above `limit`."""
+    best = np.inf
+    i = 0
+    for j in range(y.size):
+        while y[j] - y[i] > limit:
+            i += 1
+        if i > 0:
+            best = min(best, y[j] - y[i - 1])
+    return best
+
+
+@compiled
+def _select_gap(y, rank):
+    """The gap of the given rank (from 0) among all pairs of the sorted `y`.
+
+    A bracket ``count(low) <= rank < count(high)`` shrinks by interpolation on the smooth count, by halving when that
+    stalls, until few pairs are left inside it; those are collected and sorted.
+    """
+    n = y.size
+    low, count_low = 0.0, _count_gaps(y, 0.0)
+    if count_low > rank:
+        return 0.0
+    high, count_high = y[n - 1] - y[0], n * (n - 1) // 2
+    step = 0
+    while count_high - count_low > 4 * n + 16:
+        share = (rank - count_low + 0.5) / (count_high - count_low)
+        width = 0.0 if step == 0 else 2.0 * math.sqrt(n) / (count_high - count_low)
+        if step % 3 == 2:
+            middle = low + 0.5 * (high - low)
+        elif step % 3 == 0:
+            middle = low + (high - low) * min(share + width, 1.0)
+        else:
+            middle = low + (high - low) * max(share - width, 0.0)
+        if middle <= low or middle >= high:
+            middle = low + 0.5 * (high - low)
+            if middle <= low or middle >= high:
+                return high  # no number lies between: every pair left has the gap `high`
+        count = _count_gaps(y, middle)
+        if count > rank:
+            high, count_high = middle, count
+        else:
+            low, count_low = middle, count
+        step += 1
+    gaps = np.empty(count_high - count_low)
+    filled = 0
+    inside = 0
+    outside = 0
+    for j in range(n):
+        while y[j] - y[outside] > high:
+            outside += 1
+        inside = max(inside, outside)
+        while inside < j and y[j] - y[inside] > low:
+            inside += 1
+        for i in range(outside, inside):
+            gaps[filled] = y[j] - y[i]
+            filled += 1
+    gaps.sort()
+    return gaps[rank - count_low]

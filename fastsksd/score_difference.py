@@ -1,0 +1,371 @@
+"""The score difference ``f = s_p - s_q`` and its directional Jacobian ``J(y)^T r = grad_y (r.f(y))`` (Section "Practical algorithm").
+
+Three ways to get it from samples ``x ~ q``, behind one interface:
+
+exact   `ExactDifference`: the user knows s_q. The derivative of a score along r is a Hessian-vector product, because the
+        Hessian is symmetric; models supply it or it is a central difference of two score calls.
+KE      `KernelSmoothed`: ``f(y) = mean_i [s_p(x_i) - (x_i - y) / H^2] K_iy``, by parts, with an RBF kernel of width H.
+GE      `SteinGradient`: s_q from the Stein gradient estimator, ``S_X = -(K + eta I)^(-1) B``, extended to any point by
+        ``s_q(y) = -1/eta sum_i [S_i - (x_i - y) / H^2] K_iy``: KE's sum with other coefficients.
+
+From those come the two matrices of Algorithm 1: ``S = mean f f^T`` and ``H_r = mean (J^T r)(J^T r)^T``. KE's own noise is in
+both: the terms of a sample smoothing itself, and of one sample taken twice. `debias` leaves them out (U-statistics of third
+order), which keeps the signal visible in high dimension.
+"""
+
+import numba
+import numpy as np
+
+from ._jit import compiled, exp_nonpositive, parallel, prefer_wide_vectors
+from ._linalg import product
+from ._validate import check_number, evaluate_score, score_is_array
+from .kernels import RBF, as_kernel, median_distance
+from .models import Model
+
+DENSE_LIMIT = 5000  # samples up to which kernel matrices are stored and GE is solved by Cholesky
+_BLOCK = 1024  # rows of a kernel matrix made at a time
+
+
+class ScoreDifference:
+    """Interface: the score difference of a model and the law of the samples `x`, from some estimate."""
+
+    name = None
+    x = None
+
+    def value(self, y):
+        """``f(y)``, (n, d)."""
+        raise NotImplementedError
+
+    def jacobian(self, y, r):
+        """``J(y)^T r``, the gradient of ``r.f`` at each row of `y`, (n, d)."""
+        raise NotImplementedError
+
+    def second_moment(self, debias=True):
+        """``S = mean f f^T`` over the samples, (d, d)."""
+        f = self.value(self.x)
+        return product(f.T, f.T) / f.shape[0]
+
+    def sensitivity(self, r, debias=True):
+        """Products with the matrices H_r of all rows of `r`: a function from (m, d) vectors to (m, d) vectors ``H_r v_r``."""
+        matrices = np.empty((r.shape[0], self.x.shape[1], self.x.shape[1]))
+        for h, direction in zip(matrices, r, strict=True):
+            gradients = self.jacobian(self.x, direction)
+            h[:] = product(gradients.T, gradients.T) / gradients.shape[0]
+        apply = _apply_all if matrices.size > 100_000 else _apply_all.serial
+        return lambda v: apply(matrices, v)
+
+
+class ExactDifference(ScoreDifference):
+    """``f = s_p - s_q`` from both score functions (callables or models)."""
+
+    name = "exact"
+
+    def __init__(self, x, score, score_q):
+        self.x = x
+        self.p = _differentiable("score", score, "exact")
+        self.q = _differentiable("score_q", score_q, "exact")
+
+    def value(self, y):
+        return evaluate_score(self.p, y, "score") - evaluate_score(self.q, y, "score_q")
+
+    def jacobian(self, y, r):
+        return self.p.score_along(y, r) - self.q.score_along(y, r)
+
+
+class _Smoother:
+    """``F(y) = scale * sum_i [coefficients_i - (x_i - y) / H^2] K_iy`` and its directional Jacobian, block by block."""
+
+    def __init__(self, x, coefficients, width, scale):
+        self.centre = np.median(x, axis=0)  # a far outlier must not cost the others their digits
+        self.x = x - self.centre
+        self.coefficients = coefficients
+        self.width = width
+        self.scale = scale
+
+    def value(self, y):
+        y = y - self.centre
+        shifted = np.ascontiguousarray((self.coefficients - self.x / self.width**2).T)
+        out = np.empty_like(y)
+        for block, k in _kernel_blocks(y, self.x, self.width):
+            out[block] = product(k, shifted) + k.sum(axis=1)[:, None] * (y[block] / self.width**2)
+        return self.scale * out
+
+    def jacobian(self, y, r):
+        y = y - self.centre
+        v = self.coefficients @ r - (self.x @ r) / self.width**2
+        eta = (y @ r) / self.width**2
+        x_rows = np.ascontiguousarray(self.x.T)
+        out = np.empty_like(y)
+        for block, k in _kernel_blocks(y, self.x, self.width):
+            c = (v + eta[block, None]) * k
+            out[block] = product(c, x_rows) - c.sum(axis=1)[:, None] * y[block] + k.sum(axis=1)[:, None] * r
+        return self.scale / self.width**2 * out
+
+
+class KernelSmoothed(ScoreDifference):
+    """KE: the kernel-smoothed score difference, from the scores of p at the samples alone.
+
+    Parameters
+    ----------
+    x : (n, d) array
+    scores : (n, d) array
+        Scores of p at `x`.
+    width : float
+        Width H of the RBF kernel; the default is the median distance between samples.
+    """
+
+    name = "ke"
+
+    def __init__(self, x, scores, width=None):
+        self.x = x
+        self.width = median_distance(x) if width is None else width
+        self.smoother = _Smoother(x, scores, self.width, 1.0 / x.shape[0])
+
+    def value(self, y):
+        return self.smoother.value(y)
+
+    def jacobian(self, y, r):
+        return self.smoother.jacobian(y, r)
+
+    def second_moment(self, debias=True):
+        if not debias:
+            return super().second_moment()
+        # Distinct j, i, i':  sum_j F_j F_j^T - sum_{j, i} a_ij a_ij^T  with  a_ij = (p_i + q_j) K_ij  and the diagonal of K zero.
+        x = self.smoother.x
+        n = x.shape[0]
+        q = x / self.width**2
+        p = self.smoother.coefficients - q
+        p_rows = np.ascontiguousarray(p.T)
+        q_rows = np.ascontiguousarray(q.T)
+        total = np.zeros((x.shape[1], x.shape[1]))
+        for block, k in _kernel_blocks(x, x, self.width, zero_diagonal=True):
+            f = product(k, p_rows) + k.sum(axis=1)[:, None] * q[block]
+            k *= k
+            cross = product(product(k, p_rows).T, q_rows[:, block])
+            rows = k.sum(axis=1)
+            total += product(f.T, f.T) - cross - cross.T
+            total -= product(p_rows * k.sum(axis=0), p_rows) + product(q_rows[:, block] * rows, q_rows[:, block])
+        return total / (n * (n - 1.0) * (n - 2.0))
+
+    def sensitivity(self, r, debias=True):
+        return _SmoothedSensitivity(self.smoother, r, debias)
+
+
+class SteinGradient(ScoreDifference):
+    """GE: s_q from the Stein gradient estimator with ridge `eta`; s_p must be a callable or a model.
+
+    Parameters
+    ----------
+    x : (n, d) array
+    score : callable or model
+    eta : float
+        Ridge added to the diagonal of the kernel matrix.
+    width : float
+        Width H of the RBF kernel; the default is the median distance between samples.
+    """
+
+    name = "ge"
+
+    def __init__(self, x, score, eta=0.1, width=None):
+        self.x = x
+        self.p = _differentiable("score", score, "ge")
+        self.eta = check_number("eta", eta, 0.0, strict=True)
+        self.width = median_distance(x) if width is None else width
+        centred = x - np.median(x, axis=0)
+        solve = _ridge_cholesky if x.shape[0] <= DENSE_LIMIT else _ridge_conjugate_gradient
+        scores_q = -solve(centred, self.width, self.eta)
+        self.smoother = _Smoother(x, scores_q, self.width, -1.0 / self.eta)
+
+    def score_q(self, y):
+        """The estimate of s_q at any points; at the samples it is the Stein gradient estimator itself."""
+        return self.smoother.value(y)
+
+    def value(self, y):
+        return evaluate_score(self.p, y, "score") - self.score_q(y)
+
+    def jacobian(self, y, r):
+        return self.p.score_along(y, r) - self.smoother.jacobian(y, r)
+
+
+ESTIMATORS = ("ke", "ge", "exact")
+
+
+def score_difference(x, score, *, estimator="ke", score_q=None, kernel="rbf"):
+    """The score difference of the model `score` at samples `x` by the estimator named.
+
+    `estimator` may also be a `ScoreDifference` made beforehand, which is returned as it is.
+    """
+    if isinstance(estimator, ScoreDifference):
+        return estimator
+    if estimator not in ESTIMATORS:
+        listing = ", ".join(repr(name) for name in ESTIMATORS)
+        raise ValueError(f"`estimator` must be one of {listing}, or a ScoreDifference object; got {estimator!r}.")
+    if estimator == "exact":
+        if score_q is None:
+            raise ValueError("`score_q`, the score of the samples' own law, is needed for estimator='exact'.")
+        return ExactDifference(x, score, score_q)
+    if score_q is not None:
+        raise ValueError(f"`score_q` is used by estimator='exact' only; got estimator={estimator!r}.")
+    width = _width(kernel)
+    if estimator == "ge":
+        return SteinGradient(x, score, width=width)
+    return KernelSmoothed(x, evaluate_score(score, x), width=width)
+
+
+def _width(kernel):
+    kernel = as_kernel(kernel)
+    if not isinstance(kernel, RBF):
+        raise ValueError(f"`kernel` of the score difference must be 'rbf' (KE and GE smooth with a Gaussian); got {kernel.name!r}.")
+    if kernel.bandwidth == "median":
+        return None
+    if np.ndim(kernel.bandwidth):
+        raise ValueError("`kernel` of the score difference must have one bandwidth, not one per slice.")
+    return kernel.bandwidth
+
+
+def _differentiable(name, score, estimator):
+    if score_is_array(score):
+        raise ValueError(f"`{name}` must be a callable or a model for estimator={estimator!r}, which differentiates it; got an array.")
+    return score if hasattr(score, "score_along") else Model.from_score(getattr(score, "score", score))
+
+
+def _kernel_blocks(y, x, width, zero_diagonal=False):
+    """RBF kernel matrix between the rows of `y` and of `x`, in blocks of rows: pairs (slice of rows, block)."""
+    y_squares = np.einsum("id,id->i", y, y)
+    x_squares = np.einsum("id,id->i", x, x)
+    for start in range(0, y.shape[0], _BLOCK):
+        block = slice(start, min(start + _BLOCK, y.shape[0]))
+        k = product(y[block], x)
+        _rbf_from_products(k, y_squares[block], x_squares, 1.0 / width**2, start if zero_diagonal else -1)
+        yield block, k
+
+
+@parallel
+def _rbf_from_products(k, y_squares, x_squares, precision, diagonal):
+    """Turn inner products into kernel values in place; with ``diagonal >= 0``, entries (i, i + diagonal) become 0."""
+    for i in numba.prange(k.shape[0]):
+        _rbf_row(k[i], y_squares[i], x_squares, precision)
+        if diagonal >= 0:
+            k[i, i + diagonal] = 0.0
+
+
+@compiled
+def _rbf_row(k, y_square, x_squares, precision):
+    prefer_wide_vectors()
+    for j in range(k.size):
+        k[j] = exp_nonpositive(min(0.0, precision * (k[j] - 0.5 * (y_square + x_squares[j]))))
+
+
+@parallel
+def _apply_all(matrices, v):
+    out = np.empty_like(v)
+    for q in numba.prange(v.shape[0]):
+        for i in range(v.shape[1]):
+            total = 0.0
+            for j in range(v.shape[1]):
+                total += matrices[q, i, j] * v[q, j]
+            out[q, i] = total
+    return out
+
+
+class _SmoothedSensitivity:
+    """Products ``H_r v_r`` for KE without forming any gradient: n x n products shared by all r, O(n^2) for each r.
+
+    With ``v_i = s_i.r - x_i.r / H^2``, ``eta_j = x_j.r / H^2`` and ``alpha = x.v``, the gradient at sample j is, up to
+    ``1 / (n H^2)``,  ``sum_i b_ij``  with  ``b_ij = K_ij [ (v_i + eta_j) (x_i - x_j) + r ]``.
+    Debiased, the diagonal of K is zero and ``sum_ij b_ij b_ij^T`` is taken off, a polynomial in v, eta and alpha against K^2.
+    """
+
+    def __init__(self, smoother, r, debias):
+        x = smoother.x
+        n = x.shape[0]
+        precision = 1.0 / smoother.width**2
+        self.r = r
+        self.x = x
+        self.x_rows = np.ascontiguousarray(x.T)
+        self.eta = precision * product(r, x)
+        self.v = product(r, smoother.coefficients) - self.eta
+        self.store = n <= DENSE_LIMIT
+        self.blocks = lambda: _kernel_blocks(x, x, smoother.width, zero_diagonal=debias)
+        if self.store:
+            stored = list(self.blocks())
+            self.blocks = lambda: stored
+        self.weight = np.concatenate([k.sum(axis=1) for _, k in self.blocks()])
+        self.shift_rows = self._times_kernel(self.x_rows)
+        self.shift = np.ascontiguousarray(self.shift_rows.T)
+        self.drift = self._times_kernel(self.v) + self.eta * self.weight
+        self.debias = debias
+        if debias:
+            self.scale = precision**2 / (n * (n - 1.0) * (n - 2.0))
+            self.weight2 = np.concatenate([(k * k).sum(axis=1) for _, k in self.blocks()])
+            self.moments = np.split(self._times_kernel(np.concatenate([self.v, self.v**2, self.eta, self.eta**2]), square=True), 4)
+        else:
+            self.scale = precision**2 / n**3
+
+    def _times_kernel(self, rows, square=False):
+        """``rows @ K`` (K is symmetric), or with the entries of K squared."""
+        out = np.empty((rows.shape[0], self.x.shape[0]))
+        for block, k in self.blocks():
+            out[:, block] = product(rows, k * k if square else k)
+        return out
+
+    def __call__(self, u):
+        alpha = product(u, self.x)
+        along = np.einsum("md,md->m", self.r, u)[:, None]
+        z = self._times_kernel(self.v * alpha) + self.eta * product(u, self.shift) - alpha * self.drift + self.weight * along
+        out = product(self.v * self._times_kernel(z) - self.drift * z, self.x_rows)
+        out += product(self.eta * z, self.shift_rows)
+        out += (z @ self.weight)[:, None] * self.r
+        if self.debias:
+            out -= self._self_terms(alpha, along)
+        return self.scale * out
+
+    def _self_terms(self, alpha, along):
+        v, eta, w = self.v, self.eta, self.weight2
+        kv, kv2, keta, keta2 = self.moments
+        powers = np.concatenate([alpha, v * alpha, v * v * alpha, eta * alpha, eta * eta * alpha])
+        ka, kva, kv2a, keta_a, keta2_a = np.split(self._times_kernel(powers, square=True), 5)
+        rows = v * v * (alpha * w - ka) + 2 * v * (alpha * keta - keta_a) + alpha * keta2 - keta2_a + along * (v * w + keta)
+        columns = kv2a - alpha * kv2 + 2 * eta * (kva - alpha * kv) + eta * eta * (ka - alpha * w) + along * (kv + eta * w)
+        total = np.sum(v * (alpha * w - ka) + alpha * keta - keta_a, axis=1) + along[:, 0] * w.sum()
+        return product(rows - columns, self.x_rows) + total[:, None] * self.r
+
+
+def _stein_right_side(x, width):
+    """``B_j = sum_i grad_{x_i} k(x_i, x_j)``, (n, d)."""
+    out = np.empty_like(x)
+    x_rows = np.ascontiguousarray(x.T)
+    for block, k in _kernel_blocks(x, x, width):
+        out[block] = (k.sum(axis=1)[:, None] * x[block] - product(k, x_rows)) / width**2
+    return out
+
+
+def _ridge_cholesky(x, width, eta):
+    """``(K + eta I)^(-1) B`` by a Cholesky factorisation."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    k = np.concatenate([block for _, block in _kernel_blocks(x, x, width)])
+    k[np.diag_indices_from(k)] += eta
+    return cho_solve(cho_factor(k, overwrite_a=True, check_finite=False), _stein_right_side(x, width), check_finite=False)
+
+
+def _ridge_conjugate_gradient(x, width, eta, tolerance=1e-8, max_steps=1000):
+    """The same without storing K: conjugate gradients on all columns at once, each product remaking K block by block."""
+    solution = np.zeros_like(x)
+    residual = _stein_right_side(x, width)
+    direction = residual.copy()
+    norms = np.einsum("nd,nd->d", residual, residual)
+    target = tolerance**2 * norms
+    for _ in range(max_steps):
+        if np.all(norms <= target):
+            return solution
+        rows = np.ascontiguousarray(direction.T)
+        image = np.concatenate([product(k, rows) for _, k in _kernel_blocks(x, x, width)]) + eta * direction
+        curvature = np.einsum("nd,nd->d", direction, image)
+        step = np.divide(norms, curvature, out=np.zeros_like(norms), where=curvature > 0)
+        solution += step * direction
+        residual -= step * image
+        updated = np.einsum("nd,nd->d", residual, residual)
+        direction = residual + np.divide(updated, norms, out=np.zeros_like(norms), where=norms > 0) * direction
+        norms = updated
+    raise RuntimeError(f"conjugate gradients for estimator='ge' did not converge in {max_steps} steps; use a larger ridge `eta`.")
