@@ -274,7 +274,7 @@ def _top_ritz(diagonal, off, vector):
         high = max(high, diagonal[i] + radius)
         low = max(low, diagonal[i])
     scale = max(abs(low), abs(high))
-    tiny = 1e-300 + 1e-17 * scale
+    tiny = 1e-150 + 1e-17 * scale  # squares of its reciprocal must not overflow when the matrix is zero
     while high - low > 4e-16 * scale:
         middle = 0.5 * (low + high)
         if middle <= low or middle >= high:

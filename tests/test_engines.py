@@ -1,0 +1,200 @@
+"""Contract of every engine: statistics, replicates and matrix against slow references, for any number of threads."""
+
+import subprocess
+import sys
+import textwrap
+
+import numba
+import numpy as np
+import pytest
+import reference
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastsksd as fs
+from fastsksd._linalg import product, quadratic_forms, top_eigenpairs
+from fastsksd.discrepancy import project
+from fastsksd.engines import pairs as pairs_module
+from fastsksd.engines.multivariate import MultivariateEngine
+from fastsksd.nulls import resampling_weights
+
+TOLERANCE = {"direct": 1e-12}
+
+
+def problem(seed, n=23, d=4, m=3):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, d)), rng.standard_normal((n, d)), fs.random_slices(d, m, rng=rng)
+
+
+def reference_matrix(x, s, slices, kernel, h):
+    return sum(reference.stein_matrix(x, s, r, g, kernel, w) for r, g, w in zip(slices.r, slices.g, h, strict=True))
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "imq"])
+@pytest.mark.parametrize("statistic", ["u", "v"])
+@pytest.mark.parametrize("n", [2, 3, 23])
+def test_statistics_match_the_reference(engine, kernel, statistic, n):
+    x, s, slices = problem(n, n=n)
+    got = fs.sksd(x, s, slices, kernel=kernel, statistic=statistic, per_slice=True, engine=engine)
+    expected = reference.sksd_per_slice(x, s, slices.r, slices.g, kernel, "median", statistic)
+    np.testing.assert_allclose(got, expected, rtol=TOLERANCE[engine], atol=TOLERANCE[engine])
+    total = fs.sksd(x, s, slices, kernel=kernel, statistic=statistic, engine=engine)
+    np.testing.assert_allclose(total, sum(expected), rtol=TOLERANCE[engine], atol=TOLERANCE[engine])
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "imq"])
+@pytest.mark.parametrize("tile", [5, 8, 1024])
+def test_replicates_and_matrix_match_the_reference(engine, kernel, tile, monkeypatch):
+    monkeypatch.setattr(pairs_module, "TILE", tile)
+    x, s, slices = problem(5)
+    object_kernel = fs.kernels.as_kernel(kernel)
+    loaded, h = project(x, s, slices, object_kernel, engine)
+    weights = np.random.default_rng(0).standard_normal((7, x.shape[0]))
+    sums, replicates = loaded.sums_and_replicates(weights)
+    matrix = reference_matrix(x, s, slices, kernel, h)
+    expected = [reference.bootstrap_replicate(matrix, w) for w in weights]
+    np.testing.assert_allclose(replicates, expected, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(sums.sum(), matrix.sum() - np.trace(matrix), rtol=1e-11)
+    np.testing.assert_allclose(loaded.matrix() + np.diag(np.diag(matrix)), matrix, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(loaded.diagonal().sum(), np.trace(matrix), rtol=1e-12)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 40), st.sampled_from(["rbf", "imq"]), st.floats(-3, 3))
+def test_direct_agrees_with_the_reference_at_every_width(seed, n, kernel, log_width):
+    x, s, slices = problem(seed, n=n, d=3, m=2)
+    h = np.exp(log_width)
+    got = fs.sksd(x, s, slices, kernel=fs.kernels.KERNELS[kernel](h), statistic="v", per_slice=True)
+    expected = reference.sksd_per_slice(x, s, slices.r, slices.g, kernel, h, "v")
+    np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-12 * max(1.0, h**-2))
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "imq"])
+@pytest.mark.parametrize("statistic", ["u", "v"])
+@pytest.mark.parametrize("tile", [6, 1024])
+def test_ksd_matches_the_reference(kernel, statistic, tile, monkeypatch):
+    monkeypatch.setattr(pairs_module, "TILE", tile)
+    x, s, _ = problem(3)
+    expected = reference.ksd(x, s, kernel, "median", statistic)
+    np.testing.assert_allclose(fs.ksd(x, s, kernel=kernel, statistic=statistic), expected, rtol=1e-11)
+    object_kernel = fs.kernels.KERNELS[kernel](0.7)
+    np.testing.assert_allclose(
+        fs.ksd(x, s, kernel=object_kernel, statistic=statistic), reference.ksd(x, s, kernel, 0.7, statistic), rtol=1e-11
+    )
+
+
+def test_ksd_replicates_match_the_reference():
+    x, s, _ = problem(4)
+    weights = np.random.default_rng(0).standard_normal((3, x.shape[0]))
+    matrix = reference.ksd_matrix(x, s, "rbf", 1.3)
+    _, replicates = MultivariateEngine(0, x, s, 1.3).sums_and_replicates(weights)
+    np.testing.assert_allclose(replicates, [reference.bootstrap_replicate(matrix, w) for w in weights], rtol=1e-11)
+
+
+@given(st.integers(1, 70), st.integers(1, 70), st.integers(1, 700))
+def test_product_is_a_matrix_product(m, n, depth):
+    rng = np.random.default_rng([m, n, depth])
+    a, b = rng.standard_normal((m, depth)), rng.standard_normal((n, depth))
+    np.testing.assert_allclose(product(a, b), a @ b.T, rtol=1e-12, atol=1e-11)
+
+
+def test_product_takes_any_layout():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((300, 90)), rng.standard_normal((300, 80))
+    np.testing.assert_allclose(product(a.T, b.T), a.T @ b, rtol=1e-12, atol=1e-11)
+
+
+@given(st.integers(1, 50), st.integers(1, 9))
+def test_quadratic_forms(n, count):
+    rng = np.random.default_rng([n, count])
+    tile, weights = rng.standard_normal((n, n)), rng.standard_normal((count, 2 * n))
+    np.testing.assert_allclose(
+        quadratic_forms(tile, weights, 0, n), np.einsum("bi,ij,bj->b", weights[:, :n], tile, weights[:, n:]), rtol=1e-10, atol=1e-10
+    )
+    upper = np.triu(tile, 1)
+    np.testing.assert_allclose(
+        quadratic_forms(upper, weights, n, n), np.einsum("bi,ij,bj->b", weights[:, n:], upper, weights[:, n:]), rtol=1e-10, atol=1e-10
+    )
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.sampled_from(["definite", "indefinite", "rank one", "zero"]))
+def test_lanczos_finds_the_top_pair(seed, d, shape):
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((4, d, d))
+    matrices = {
+        "definite": a @ a.transpose(0, 2, 1),
+        "indefinite": a + a.transpose(0, 2, 1),
+        "rank one": a[:, :, :1] * a[:, None, :, 0],
+        "zero": 0 * a,
+    }[shape]
+    vectors, values, gaps = top_eigenpairs(lambda v: np.einsum("mij,mj->mi", matrices, v), 4, d)
+    exact = np.linalg.eigvalsh(matrices)
+    scale = np.abs(exact).max() + 1e-300
+    np.testing.assert_allclose(values, exact[:, -1], atol=1e-9 * scale)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, rtol=1e-12)
+    residual = np.einsum("mij,mj->mi", matrices, vectors) - values[:, None] * vectors
+    assert np.abs(residual).max() <= 1e-7 * scale
+    if d > 1:
+        np.testing.assert_allclose(gaps, exact[:, -1] - exact[:, -2], atol=0.02 * scale)
+
+
+def test_lanczos_sees_a_double_eigenvalue():
+    matrices = np.tile(np.diag([3.0, 3.0, 1.0, 0.5]), (2, 1, 1))
+    _, values, gaps = top_eigenpairs(lambda v: np.einsum("mij,mj->mi", matrices, v), 2, 4)
+    np.testing.assert_allclose(values, 3.0, rtol=1e-12)
+    assert np.all(gaps < 0.05)
+
+
+def single_and_many_threads(function):
+    many = numba.get_num_threads()
+    results = []
+    for threads in (1, many):
+        numba.set_num_threads(threads)
+        try:
+            results.append(function())
+        finally:
+            numba.set_num_threads(many)
+    return results
+
+
+@pytest.mark.parametrize("null", ["bootstrap", "wild"])
+@pytest.mark.parametrize("kernel", ["rbf", "imq"])
+def test_results_do_not_depend_on_the_number_of_threads(null, kernel, engine):
+    x = np.random.default_rng(0).standard_normal((1300, 12))
+
+    def run():
+        return fs.gof_test(x, lambda x: -x, basis="identity", kernel=kernel, null=null, n_resamples=50, engine=engine, rng=3)
+
+    one, many = single_and_many_threads(run)
+    assert one.statistic == many.statistic
+    assert np.array_equal(one.null_distribution, many.null_distribution)
+    assert np.array_equal(one.slices.g, many.slices.g)
+
+
+def test_weights_depend_on_the_seed_alone():
+    for null in ("bootstrap", "wild"):
+        one, many = single_and_many_threads(lambda null=null: resampling_weights(null, 100, 64, rng=np.random.default_rng(5)))
+        assert np.array_equal(one, many)
+        assert not np.array_equal(one, resampling_weights(null, 100, 64, rng=np.random.default_rng(6)))
+
+
+@pytest.mark.parametrize("layer", ["workqueue", "omp"])
+def test_several_python_threads_at_once(layer):
+    program = f"""
+        import threading
+        import numba
+        numba.config.THREADING_LAYER = {layer!r}
+        import numpy as np, fastsksd as fs
+        x = np.random.default_rng(0).standard_normal((600, 10))
+        run = lambda: fs.gof_test(x, lambda x: -x, basis="identity", n_resamples=50, rng=1).pvalue
+        alone, results = run(), []
+        threads = [threading.Thread(target=lambda: results.extend(run() for _ in range(5))) for _ in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        assert results == [alone] * 20, results
+        print(numba.threading_layer())
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=300)
+    if layer == "omp" and "No threading layer could be loaded" in done.stderr:
+        return  # this build of Numba has no OpenMP; the other case still ran
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == layer

@@ -1,0 +1,220 @@
+"""Algorithm 2: level, uniformity, power, reproducibility, and what the result says."""
+
+import numpy as np
+import pytest
+import reference
+from scipy import stats
+
+import fastsksd as fs
+from fastsksd import models
+from fastsksd.nulls import resampling_pvalue, resampling_weights
+
+LEVEL_TRIALS = 400
+
+
+def null_pvalues(d, null, trials, n=120, n_resamples=199):
+    model = models.Gaussian(np.zeros(d), 1.0)
+    seeds = np.random.SeedSequence([d, 7]).spawn(trials)
+    pvalues = []
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        result = fs.gof_test(model.sample(n, rng=rng), model, null=null, n_resamples=n_resamples, rng=rng)
+        pvalues.append(result.pvalue)
+    return np.array(pvalues)
+
+
+@pytest.mark.parametrize("null", ["bootstrap", "wild"])
+@pytest.mark.parametrize("d", [2, 20, 100])
+def test_level_and_uniform_pvalues_under_the_null(d, null):
+    pvalues = null_pvalues(d, null, LEVEL_TRIALS)
+    low, high = stats.binom.ppf([0.0005, 0.9995], LEVEL_TRIALS, 0.05)
+    assert low <= np.sum(pvalues <= 0.05) <= high
+    jittered = pvalues - np.random.default_rng(0).uniform(0, 1 / 200, LEVEL_TRIALS)
+    assert stats.kstest(jittered, "uniform").pvalue > 1e-3
+
+
+BENCHMARKS = {
+    "laplace": (models.Laplace(30), 1.0),
+    "student": (models.StudentT(30, df=5.0), 5 / 3),
+    "diffusion": (models.Gaussian(np.zeros(30), np.r_[0.3, np.ones(29)]), 1.0),
+}
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("estimator", ["exact", "ge"])
+def test_power_on_the_benchmarks_of_the_paper(name, estimator):
+    q, variance = BENCHMARKS[name]
+    p = models.Gaussian(np.zeros(30), variance)
+    rejections = sum(
+        fs.gof_test(
+            q.sample(1000, rng=seed), p, basis="identity", estimator=estimator, score_q=q if estimator == "exact" else None, rng=seed
+        ).reject()
+        for seed in range(10)
+    )
+    assert rejections == 10
+
+
+def test_power_of_ke_on_diffusion():
+    q, _ = BENCHMARKS["diffusion"]
+    for debias in (True, False):
+        rejections = sum(
+            fs.gof_test(q.sample(1000, rng=seed), np.negative, basis="identity", debias=debias, rng=seed).reject() for seed in range(10)
+        )
+        assert rejections >= 9
+
+
+def test_statistic_is_that_of_the_held_out_samples():
+    x = np.random.default_rng(0).standard_normal((60, 3))
+    slices = fs.random_slices(3, 2, rng=0)
+    result = fs.gof_test(x, -x, slices=slices, n_resamples=20, rng=4)
+    np.testing.assert_allclose(result.statistic, fs.sksd(x, -x, slices), rtol=1e-12)
+    np.testing.assert_allclose(result.slice_statistics, fs.sksd(x, -x, slices, per_slice=True), rtol=1e-12)
+    assert (result.n_test, result.n_train) == (60, 0)
+    weights = resampling_weights("bootstrap", 60, 20, rng=np.random.default_rng(4))
+    matrix = sum(reference.stein_matrix(x, -x, r, g, "rbf", h) for r, g, h in zip(slices.r, slices.g, result.bandwidths, strict=True))
+    np.testing.assert_allclose(result.null_distribution, [reference.bootstrap_replicate(matrix, w) for w in weights], rtol=1e-10)
+    assert result.pvalue == (1 + np.sum(result.null_distribution >= result.statistic)) / 21
+
+
+def test_split_is_a_partition():
+    x = np.arange(100.0)[:, None] + np.random.default_rng(0).standard_normal((100, 1)) / 10
+    seen = []
+
+    def score(samples):
+        seen.append(samples.copy())
+        return -samples
+
+    result = fs.gof_test(x, score, train=0.3, n_resamples=5, rng=0)
+    training, test = seen
+    assert (len(training), len(test)) == (30, 70) == (result.n_train, result.n_test)
+    assert np.array_equal(np.sort(np.concatenate([training, test])[:, 0]), np.sort(x[:, 0]))
+    assert np.all(np.diff(test[:, 0]) > 0.0)  # in order
+
+
+def test_correlated_samples_are_split_in_order():
+    x = np.arange(50.0)[:, None]
+    seen = []
+
+    def score(samples):
+        seen.append(samples.copy())
+        return -samples
+
+    fs.gof_test(x, score, null="wild", lag=10, n_resamples=5, rng=0)
+    assert np.array_equal(seen[0], x[:10]) and np.array_equal(seen[1], x[10:])
+
+
+def test_array_callable_and_model_scores_agree():
+    model = models.Gaussian(np.zeros(4), [1, 2, 3, 4.0])
+    x = model.sample(200, rng=0)
+    results = [fs.gof_test(x, score, n_resamples=50, rng=1) for score in (model.score(x), model.score, model)]
+    assert len({result.statistic for result in results}) == 1
+    assert len({result.pvalue for result in results}) == 1
+
+
+def test_separate_training_samples():
+    rng = np.random.default_rng(0)
+    x, training = rng.standard_normal((100, 3)), rng.standard_normal((40, 3))
+    result = fs.gof_test(x, np.negative, train=training, n_resamples=50, rng=0)
+    assert (result.n_test, result.n_train) == (100, 40)
+    expected = fs.active_slices(training, np.negative, n_slices=3)
+    np.testing.assert_allclose(result.slices.r, expected.r)
+
+
+def test_same_seed_same_result():
+    x = np.random.default_rng(0).standard_normal((150, 5))
+    first, again, other = (fs.gof_test(x, np.negative, n_resamples=50, rng=seed) for seed in (3, 3, 4))
+    assert np.array_equal(first.null_distribution, again.null_distribution) and first.statistic == again.statistic
+    assert first.statistic != other.statistic
+    from_generator = fs.gof_test(x, np.negative, n_resamples=50, rng=np.random.default_rng(3))
+    assert from_generator.statistic == first.statistic
+
+
+def autoregressive_chain(n, rho, rng):
+    noise = rng.standard_normal((n, 1)) * np.sqrt(1 - rho**2)
+    x = np.empty((n, 1))
+    x[0] = rng.standard_normal()
+    for i in range(1, n):
+        x[i] = rho * x[i - 1] + noise[i]
+    return x
+
+
+def test_lag_keeps_the_level_on_a_markov_chain():
+    slices = fs.Slices([[1.0]], [[1.0]])
+    rejections = {1: 0, 30: 0}
+    for seed in range(200):
+        x = autoregressive_chain(500, 0.8, np.random.default_rng(seed))
+        for lag in rejections:
+            rejections[lag] += fs.gof_test(x, np.negative, slices=slices, null="wild", lag=lag, n_resamples=199, rng=seed).reject()
+    assert rejections[1] > 60  # independent signs reject a right model far too often
+    assert rejections[30] <= stats.binom.ppf(0.9999, 200, 0.08)
+
+
+@pytest.mark.parametrize("null", ["bootstrap", "wild"])
+def test_weights_have_the_right_moments(null):
+    n, count = 50, 40000
+    weights = resampling_weights(null, n, count, rng=np.random.default_rng(0))
+    if null == "bootstrap":
+        counts = weights * n + 1
+        np.testing.assert_allclose(counts, np.round(counts), atol=1e-9)
+        np.testing.assert_allclose(counts.sum(axis=1), n, rtol=1e-12)
+        assert stats.chisquare(counts.sum(axis=0)).pvalue > 1e-4
+        frequencies = np.bincount(np.round(counts).astype(int).ravel(), minlength=6)[:6]
+        expected = stats.binom.pmf(np.arange(6), n, 1 / n) * n * count
+        assert np.all(np.abs(frequencies - expected) < 5 * np.sqrt(expected))
+        variance, covariance = (1 - 1 / n) / n**2, -1 / n**3
+    else:
+        assert np.allclose(np.abs(weights), 1 / np.sqrt(n * (n - 1)))
+        variance, covariance = 1 / (n * (n - 1)), 0.0
+    observed = weights.T @ weights / count
+    np.testing.assert_allclose(np.diag(observed), variance, rtol=0.05)
+    off = observed[np.triu_indices(n, 1)]
+    assert abs(off.mean() - covariance) < 5 * variance / np.sqrt(count * off.size) + 1e-6 * variance
+    assert np.abs(off - covariance).max() < 6 * variance / np.sqrt(count)
+
+
+@pytest.mark.parametrize("lag", [2, 5, 20])
+def test_correlated_signs_have_the_stated_autocorrelation(lag):
+    signs = resampling_weights("wild", 400, 4000, lag=lag, rng=np.random.default_rng(0)) * np.sqrt(400 * 399)
+    for distance in (1, 2, 7):
+        observed = np.mean(signs[:, :-distance] * signs[:, distance:])
+        assert abs(observed - (1 - 2 / lag) ** distance) < 0.02
+    assert abs(signs.mean()) < 0.02 * np.sqrt(lag)
+
+
+def test_pvalue_counts_ties_and_is_never_zero():
+    assert resampling_pvalue(2.0, np.array([1.0, 2.0, 3.0])) == 3 / 4
+    assert resampling_pvalue(9.0, np.arange(9.0)) == 1 / 10
+
+
+def test_negative_statistics_are_not_clipped():
+    x = models.Gaussian(np.zeros(3), 1.0).sample(100, rng=0)
+    values = [fs.sksd(x, np.negative, fs.random_slices(3, 1, rng=seed)) for seed in range(20)]
+    assert min(values) < 0
+
+
+def test_result_speaks():
+    x = models.Gaussian(np.zeros(5), [0.2, 1, 1, 1, 1]).sample(400, rng=0)
+    result = fs.gof_test(x, np.negative, rng=0)
+    assert result.reject() and not result.reject(alpha=1e-4)
+    text = repr(result)
+    assert "rejected at level 0.05" in text and "x[0]" in text and f"{result.pvalue:.4g}" in text
+    assert "<table>" in result._repr_html_()
+    assert set(result.timings) == {"slices", "weights", "statistic", "total"}
+    with pytest.raises(AttributeError):
+        result.pvalue = 0.5
+
+
+def test_integrated_and_orthogonal_discrepancies():
+    x = models.Gaussian(np.zeros(3), [0.3, 1, 1]).sample(300, rng=0)
+    integrated = fs.integrated_sksd(x, np.negative, n_slices=400, rng=0)
+    fine = fs.integrated_sksd(x, np.negative, n_slices=6000, rng=1)
+    assert abs(integrated.value - fine.value) < 4 * np.hypot(*[e.standard_error for e in (integrated, fine)])
+    assert fine.standard_error < 0.5 * integrated.standard_error
+    orthogonal = fs.orthogonal_sksd(x, np.negative, n_slices=300, rng=0)
+    g = fs.random_slices(3, 2000, rng=2).g
+    by_hand = [
+        fs.sksd(x, np.negative, fs.Slices(np.tile(r, (2000, 1)), g), per_slice=True).mean() for r in np.eye(3)
+    ]
+    assert abs(orthogonal.value - sum(by_hand)) < 5 * orthogonal.standard_error
+    # The mean over r on the sphere is the mean over an orthogonal basis, so integrated = orthogonal / d.
+    assert abs(fine.value - sum(by_hand) / 3) < 5 * fine.standard_error + 5 * orthogonal.standard_error / 3
