@@ -54,6 +54,7 @@ def parallel(function):
                 _layer_is_threadsafe = numba.threading_layer() != "workqueue"
             return result
 
+    launch.dispatcher = dispatcher
     launch.serial = compiled(function)
     return launch
 

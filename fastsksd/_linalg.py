@@ -203,7 +203,7 @@ def _lanczos(apply, m, d, steps, tolerance, deflate=None, scale=0.0):
         basis[:, k] = q
         w = np.ascontiguousarray(apply(q))
         q = advance(basis, w, k, diagonal, off_diagonal, deflate, start)
-        if k == steps - 1 or k % 2 == 1:
+        if k == steps - 1 or (k % 2 == 1 and k >= 5):  # a few steps at least: an early Ritz value may belong to a lower eigenvalue
             values, coefficients, residuals = top_ritz_pairs(diagonal, off_diagonal, k + 1)
             if np.all(residuals <= tolerance * np.maximum(np.abs(values), scale)):
                 break

@@ -38,7 +38,7 @@ def test_active_slices_are_top_eigenvectors(seed, debias, n_slices):
         np.testing.assert_allclose(r @ difference.second_moment(debias) @ r, (vectors.T @ r) ** 2 @ values, rtol=1e-6, atol=1e-12)
         exact, basis = np.linalg.eigh(dense_h(difference, r, debias))
         np.testing.assert_allclose(value, exact[-1], rtol=1e-8)
-        assert abs(gap - (exact[-1] - exact[-2])) <= 0.011 * abs(exact[-1])
+        assert abs(gap - (exact[-1] - exact[-2])) <= 0.02 * abs(exact[-1])
         if exact[-1] - exact[-2] > 1e-3 * abs(exact[-1]):
             assert abs(g @ basis[:, -1]) > 1 - 1e-8
 

@@ -1,0 +1,10 @@
+"""Run as a program: execute a notebook from top to bottom."""
+
+import sys
+
+import nbformat
+from nbclient import NotebookClient
+
+path = sys.argv[1]
+NotebookClient(nbformat.read(path, as_version=4), timeout=120).execute()
+print(f"{path}: ran to the end")

@@ -1,0 +1,82 @@
+"""The shape of the package: rooms, one-way imports, light start-up, documented public names."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import fastsksd as fs
+
+PACKAGE = Path(fs.__file__).parent
+
+# Imports point one way: a room may import only from rooms listed before it.
+ORDER = [
+    "_version",
+    "_validate",
+    "_jit",
+    "_linalg",
+    "kernels",
+    "engines.pairs",
+    "engines.direct",
+    "engines.multivariate",
+    "engines",
+    "models",
+    "score_difference",
+    "slices",
+    "discrepancy",
+    "nulls",
+    "gof",
+    "demo",
+    "bench",
+    "cli",
+]
+ENGINES = {"engines.direct", "engines.multivariate"}
+
+
+def rooms():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+        if name != "__init__":
+            yield name, path
+
+
+def imported_rooms(name, path):
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package[: len(package) - node.level + 1] + (node.module.split(".") if node.module else [])
+            if base:
+                yield ".".join(base)
+            else:
+                yield from (alias.name for alias in node.names)
+
+
+def test_every_room_is_listed():
+    assert sorted(name for name, _ in rooms()) == sorted(ORDER)
+
+
+def test_imports_point_one_way():
+    for name, path in rooms():
+        for other in imported_rooms(name, path):
+            assert ORDER.index(other) < ORDER.index(name), f"{name} imports {other}"
+            assert not (name in ENGINES and other in ENGINES), f"engine {name} imports engine {other}"
+
+
+def test_compiled_functions_use_the_house_decorators():
+    for name, path in rooms():
+        if name != "_jit":
+            assert "njit" not in path.read_text(), f"{name} decorates with numba itself"
+        assert "numba.cuda" not in path.read_text() or name == "engines.cuda"
+
+
+def test_import_is_light():
+    loaded = subprocess.check_output([sys.executable, "-c", "import sys, fastsksd; print(*sys.modules)"], text=True).split()
+    heavy = {"scipy.linalg", "scipy.stats", "scipy.sparse", "matplotlib", "pandas", "dask", "torch", "jax", "fastsksd.bench", "fastsksd.demo"}
+    numba_alone = subprocess.check_output([sys.executable, "-c", "import sys, numba; print(*sys.modules)"], text=True).split()
+    assert not (heavy & set(loaded)) - set(numba_alone)
+
+
+def test_public_names_are_documented():
+    for name in fs.__all__:
+        value = getattr(fs, name)
+        assert isinstance(value, str) or value.__doc__, f"{name} has no docstring"
