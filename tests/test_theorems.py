@@ -53,7 +53,7 @@ def data(seed, d, n):
     return pair, x, pair.score_p(x), fs.Slices(gaussian.random_units(rng, 3, d), gaussian.random_units(rng, 3, d)), rng
 
 
-def test_function(rng, scale):
+def smooth_function(rng, scale):
     """A random smooth function of one variable and its derivative: a wave, a bump and a cubic."""
     w = rng.standard_normal(4)
     frequency, phase, centre = rng.uniform(0.3, 1.2) / scale, rng.uniform(0, 6), rng.normal(0, scale)
@@ -70,9 +70,6 @@ def test_function(rng, scale):
     return h, slope
 
 
-test_function.__test__ = False
-
-
 # Stein's identity ---------------------------------------------------------------------------------------------------------
 
 
@@ -81,7 +78,7 @@ test_function.__test__ = False
 def test_stein_identity(seed, d):
     """E_q [s_q.r h(x.g)] = -E_q [r.g h'(x.g)]: with a minus sign, which the proof of Proposition 1 lost."""
     pair, r, g, rng = setting(seed, d)
-    h, slope = test_function(rng, math.sqrt(g @ pair.C_q @ g))
+    h, slope = smooth_function(rng, math.sqrt(g @ pair.C_q @ g))
     x, weights = gaussian.hermite_grid(pair.mu_q, pair.C_q, 24)
     with_score = weights @ ((model_q(pair).score(x) @ r) * h(x @ g))
     with_slope = (r @ g) * (weights @ slope(x @ g))
@@ -100,7 +97,7 @@ def test_stein_identity_of_a_mixture(seed):
     parts = [w * np.exp(-np.sum((x - centre) ** 2, axis=1) / (2 * s**2)) for w, centre, s in bumps]
     q = sum(parts)
     q_gradient = sum(-part[:, None] * (x - centre) / s**2 for part, (_, centre, s) in zip(parts, bumps, strict=True))
-    h, slope = test_function(rng, 1.0)
+    h, slope = smooth_function(rng, 1.0)
     total = q_gradient @ r @ h(x @ g) + (r @ g) * (q @ slope(x @ g))  # q s_q = grad q
     assert abs(total / q.sum()) < 1e-8
     assert abs(q_gradient @ r @ h(x @ g) / q.sum()) > 1e-8 or abs(r @ g) < 1e-3
@@ -342,7 +339,7 @@ def test_no_test_function_beats_the_conditional_mean(seed, d):
     best = value(optimum, lambda y: beta)
     assert_allclose(best, pair.ssd(r, g), rtol=1e-9)
     for _ in range(5):
-        h, slope = test_function(rng, math.sqrt(v))
+        h, slope = smooth_function(rng, math.sqrt(v))
         assert value(h, slope) <= best * (1 + 1e-7)
         # close to the optimum it is second order: neither a lost slope nor a lost sign would leave it below
         step = 0.05 * rng.choice([-1, 1])
