@@ -8,8 +8,6 @@ from .kernels import IMQ, RBF
 from .models import Model
 from .slices import Slices, active_slices, random_slices
 
-
-
 __all__ = [
     "IMQ",
     "RBF",

@@ -11,6 +11,7 @@ None of them assumes NaN or infinity away, so the floating point flags are a nam
 
 import functools
 import threading
+import types as types_module
 
 import numba
 import numpy as np
@@ -23,9 +24,7 @@ FLOAT_FLAGS = {"nsz", "arcp", "contract", "reassoc"}
 
 pointwise = numba.njit(inline="always")
 compiled = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FLOAT_FLAGS)
-_compiled_parallel = numba.njit(
-    cache=True, nogil=True, error_model="numpy", fastmath=FLOAT_FLAGS, parallel=True
-)
+_compiled_parallel = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FLOAT_FLAGS, parallel=True)
 
 _entry = threading.RLock()
 _layer_is_threadsafe = None
@@ -55,8 +54,15 @@ def parallel(function):
             return result
 
     launch.dispatcher = dispatcher
-    launch.serial = compiled(function)
+    launch.serial = compiled(_renamed(function, function.__name__ + "_serial"))
     return launch
+
+
+def _renamed(function, name):
+    """A copy of `function`. Numba's cache tells functions of one file apart by name and line, not by how they are compiled."""
+    copy = types_module.FunctionType(function.__code__, function.__globals__, name)
+    copy.__qualname__ = name
+    return copy
 
 
 @intrinsic

@@ -203,7 +203,9 @@ def _lanczos(apply, m, d, steps, tolerance, deflate=None, scale=0.0):
         basis[:, k] = q
         w = np.ascontiguousarray(apply(q))
         q = advance(basis, w, k, diagonal, off_diagonal, deflate, start)
-        if k == steps - 1 or (k % 2 == 1 and k >= 5):  # a few steps at least: an early Ritz value may belong to a lower eigenvalue
+        if k == steps - 1 or (
+            k % 2 == 1 and k >= 5
+        ):  # a few steps at least: an early Ritz value may belong to a lower eigenvalue
             values, coefficients, residuals = top_ritz_pairs(diagonal, off_diagonal, k + 1)
             if np.all(residuals <= tolerance * np.maximum(np.abs(values), scale)):
                 break
@@ -231,7 +233,7 @@ def _project_out(w, basis, k, deflate):
 @parallel
 def _lanczos_step(basis, w, k, diagonal, off_diagonal, deflate, start):
     """Fill row k of the tridiagonal matrices; returns the next basis vectors."""
-    m, d = w.shape
+    m = w.shape[0]
     for q in numba.prange(m):
         scale = np.sqrt(_dot(w[q], w[q]))
         diagonal[q, k] = _dot(basis[q, k], w[q])

@@ -34,7 +34,7 @@ def check_number(name, value, low, *, strict=False):
 
 def check_positive_vector(name, value):
     """`value` must be one positive finite number or a one-dimensional array of them."""
-    values = _real_array(name, value)
+    values = real_array(name, value)
     if values.ndim > 1 or values.size == 0:
         raise ValueError(f"`{name}` must be 'median', a number, or one number per slice; got shape {values.shape}.")
     if not np.all(np.isfinite(values)) or np.any(values <= 0):
@@ -44,7 +44,7 @@ def check_positive_vector(name, value):
 
 def check_samples(x, name="x", min_rows=1, d=None):
     """`x` as a float64, C-ordered (n, d) array of finite numbers. The caller's array is never written to."""
-    x = _real_array(name, x)
+    x = real_array(name, x)
     if x.ndim != 2:
         hint = " A single variable is a column: use x[:, None]." if x.ndim == 1 else ""
         raise ValueError(f"`{name}` must be two-dimensional, (samples, dimensions); got shape {x.shape}.{hint}")
@@ -59,7 +59,7 @@ def check_samples(x, name="x", min_rows=1, d=None):
 
 def check_unit_rows(name, rows, d=None, m=None):
     """`rows` as an (m, d) array of unit vectors."""
-    rows = _real_array(name, rows)
+    rows = real_array(name, rows)
     wanted = f"({'m' if m is None else m}, {'d' if d is None else d})"
     if rows.ndim != 2 or rows.size == 0 or (d is not None and rows.shape[1] != d) or (m is not None and rows.shape[0] != m):
         raise ValueError(f"`{name}` must have shape {wanted}, one direction per row; got {rows.shape}.")
@@ -93,14 +93,16 @@ def score_is_array(score):
 def evaluate_score(score, x, name="score"):
     """Scores at the rows of `x`, (n, d) float64, from an array, a callable or a model; finite or an error says which rows."""
     if score_is_array(score):
-        values = _real_array(name, check_score(score, name))
+        values = real_array(name, check_score(score, name))
         if values.shape != x.shape:
             raise ValueError(f"`{name}` must have the shape of the samples, {x.shape}; got {values.shape}.")
     else:
         values = call_user(name, getattr(score, "score", score), x)
-        values = _real_array(name, values, what=f"what `{name}` returned")
+        values = real_array(name, values, what=f"what `{name}` returned")
         if values.shape != x.shape:
-            raise ValueError(f"`{name}` must return an array of shape {x.shape} for samples of that shape; it returned {values.shape}.")
+            raise ValueError(
+                f"`{name}` must return an array of shape {x.shape} for samples of that shape; it returned {values.shape}."
+            )
     _check_finite(name, values, returned=not score_is_array(score))
     return np.ascontiguousarray(values)
 
@@ -115,14 +117,16 @@ def call_user(name, function, *args):
 
 def check_rng(rng):
     """A `numpy.random.Generator` from None, an integer seed, or a generator."""
-    if rng is None or isinstance(rng, (numbers.Integral, np.random.SeedSequence, np.random.Generator)) and not isinstance(rng, bool):
+    if rng is None or (
+        isinstance(rng, (numbers.Integral, np.random.SeedSequence, np.random.Generator)) and not isinstance(rng, bool)
+    ):
         if isinstance(rng, numbers.Integral) and rng < 0:
             raise ValueError(f"`rng` must be a non-negative seed; got {rng}.")
         return np.random.default_rng(rng)
     raise TypeError(f"`rng` must be None, an integer seed or a numpy.random.Generator, not {type(rng).__name__}.")
 
 
-def _real_array(name, value, what=None):
+def real_array(name, value, what=None):
     what = f"`{name}`" if what is None else what
     try:
         array = np.asarray(value)

@@ -116,7 +116,11 @@ def run_bench(repeat=7):
         ),
         ("default test, n = 1000, d = 100", lambda: gof_test(whole, lambda x: -x, rng=0), None),
         ("n = 20000, 3 slices, 1000 replicates", _large_test(rng), None),
-        ("RBM: 1000 Gibbs chains of 2000 steps, d = 50, 40 hidden", lambda: rbm.sample(1000, rng=0), lambda: _numpy_gibbs(rbm, 1000, 2000)),
+        (
+            "RBM: 1000 Gibbs chains of 2000 steps, d = 50, 40 hidden",
+            lambda: rbm.sample(1000, rng=0),
+            lambda: _numpy_gibbs(rbm, 1000, 2000),
+        ),
     ]
     yield f"fastsksd {__version__}, numba {numba.__version__}, numpy {np.__version__}, Python {platform.python_version()}, "
     yield f"{_cpu()}, {os.cpu_count()} cores, {numba.get_num_threads()} threads"

@@ -8,7 +8,9 @@ from ._version import __version__
 
 def main(argv=None):
     """Entry point of the console command; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="fastsksd", description="Goodness-of-fit tests by sliced kernelized Stein discrepancies.")
+    parser = argparse.ArgumentParser(
+        prog="fastsksd", description="Goodness-of-fit tests by sliced kernelized Stein discrepancies."
+    )
     parser.add_argument("--version", action="version", version=f"fastsksd {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     demo = commands.add_parser("demo", help="test a built-in model that fails along one hidden direction in 50 dimensions")

@@ -215,7 +215,9 @@ def score_difference(x, score, *, estimator="ke", score_q=None, kernel="rbf"):
 def _width(kernel):
     kernel = as_kernel(kernel)
     if not isinstance(kernel, RBF):
-        raise ValueError(f"`kernel` of the score difference must be 'rbf' (KE and GE smooth with a Gaussian); got {kernel.name!r}.")
+        raise ValueError(
+            f"`kernel` of the score difference must be 'rbf' (KE and GE smooth with a Gaussian); got {kernel.name!r}."
+        )
     if kernel.bandwidth == "median":
         return None
     if np.ndim(kernel.bandwidth):
@@ -225,7 +227,9 @@ def _width(kernel):
 
 def _differentiable(name, score, estimator):
     if score_is_array(score):
-        raise ValueError(f"`{name}` must be a callable or a model for estimator={estimator!r}, which differentiates it; got an array.")
+        raise ValueError(
+            f"`{name}` must be a callable or a model for estimator={estimator!r}, which differentiates it; got an array."
+        )
     return score if hasattr(score, "score_along") else Model.from_score(getattr(score, "score", score))
 
 
@@ -298,7 +302,9 @@ class _SmoothedSensitivity:
         if debias:
             self.scale = precision**2 / (n * (n - 1.0) * (n - 2.0))
             self.weight2 = np.concatenate([(k * k).sum(axis=1) for _, k in self.blocks()])
-            self.moments = np.split(self._times_kernel(np.concatenate([self.v, self.v**2, self.eta, self.eta**2]), square=True), 4)
+            self.moments = np.split(
+                self._times_kernel(np.concatenate([self.v, self.v**2, self.eta, self.eta**2]), square=True), 4
+            )
         else:
             self.scale = precision**2 / n**3
 

@@ -136,7 +136,7 @@ def ksd(x, score, kernel, width, statistic):
     return STATISTICS[statistic](ksd_matrix(x, score, kernel, width))
 
 
-# Score difference, kernel-smoothed (KE), RBF of the given width -----------------------------------------------------------
+# Score difference, kernel-smoothed (KE), RBF of the given width ---------------------------------------------------------
 
 
 def ke_terms(x_i, score_i, y, width):
@@ -193,7 +193,7 @@ def unbiased_H(x, score, r, width):
     return _distinct_mean(lambda i, j: ke_gradient_terms(x[i], score[i], x[j], r, width), len(x))
 
 
-# Score of q by the Stein gradient estimator (GE), RBF of the given width --------------------------------------------------
+# Score of q by the Stein gradient estimator (GE), RBF of the given width ------------------------------------------------
 
 
 def ge_scores(x, width, eta):

@@ -36,7 +36,7 @@ def within(estimates, expected, n_errors=5):
     return np.all(np.abs(estimates.mean(axis=0) - expected) <= n_errors * error)
 
 
-# The score difference and its moments -------------------------------------------------------------------------------------
+# The score difference and its moments -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -75,7 +75,7 @@ def test_gradient_matrix_has_rank_one(seed):
     assert np.linalg.matrix_rank(pair.H(r), tol=1e-10) == 1
 
 
-# One slice ----------------------------------------------------------------------------------------------------------------
+# One slice --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -171,7 +171,7 @@ def test_spectrum_has_the_moments_of_the_stein_kernel():
     assert spectrum[-1] > -1e-10
 
 
-# Poincare constants -------------------------------------------------------------------------------------------------------
+# Poincare constants -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -211,7 +211,7 @@ def test_poincare_constant_bounds_variances_and_is_attained(seed):
     assert_allclose(ratio(lambda u: u @ top, lambda u: np.tile(top, (len(u), 1))), constant, rtol=1e-10)
 
 
-# Population values of the kernel-smoothed estimator -------------------------------------------------------------------------
+# Population values of the kernel-smoothed estimator ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -242,7 +242,7 @@ def test_smoothed_matrices(seed, width):
     assert np.linalg.matrix_rank(pair.smoothed_H(r, width), tol=1e-8) == 3
 
 
-# The reference loops --------------------------------------------------------------------------------------------------------
+# The reference loops ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "imq"])
@@ -329,9 +329,7 @@ def test_smoothed_loops_against_finite_differences():
     x = pair.sample(6, rng)
     score, y = pair.score_p(x), rng.standard_normal(3)
     kernel_sum = sum(score[i] * reference.multivariate_kernel(x[i], y, "rbf", 1.4) for i in range(6))
-    kernel_sum += sum(
-        difference_quotient(lambda u: reference.multivariate_kernel(u, y, "rbf", 1.4), x[i]) for i in range(6)
-    )
+    kernel_sum += sum(difference_quotient(lambda u: reference.multivariate_kernel(u, y, "rbf", 1.4), x[i]) for i in range(6))
     assert_allclose(reference.ke_difference(x, score, y, 1.4), kernel_sum / 6, rtol=1e-6, atol=1e-9)
     gradient = difference_quotient(lambda u: r @ reference.ke_difference(x, score, u, 1.4), y)
     assert_allclose(reference.ke_gradient(x, score, y, r, 1.4), gradient, rtol=1e-6, atol=1e-9)
@@ -367,7 +365,7 @@ def test_unbiased_matrices_are_unbiased_and_the_plain_ones_are_not():
 
 def test_unbiased_matrices_leave_out_what_they_should():
     """The plain matrix minus its terms with i = j, i' = j or i = i', counted one by one."""
-    pair, r, _, rng = setting(11, 2)
+    pair, _, _, rng = setting(11, 2)
     x = pair.sample(5, rng)
     score, n = pair.score_p(x), 5
 

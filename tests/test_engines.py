@@ -108,11 +108,17 @@ def test_quadratic_forms(n, count):
     rng = np.random.default_rng([n, count])
     tile, weights = rng.standard_normal((n, n)), rng.standard_normal((count, 2 * n))
     np.testing.assert_allclose(
-        quadratic_forms(tile, weights, 0, n), np.einsum("bi,ij,bj->b", weights[:, :n], tile, weights[:, n:]), rtol=1e-10, atol=1e-10
+        quadratic_forms(tile, weights, 0, n),
+        np.einsum("bi,ij,bj->b", weights[:, :n], tile, weights[:, n:]),
+        rtol=1e-10,
+        atol=1e-10,
     )
     upper = np.triu(tile, 1)
     np.testing.assert_allclose(
-        quadratic_forms(upper, weights, n, n), np.einsum("bi,ij,bj->b", weights[:, n:], upper, weights[:, n:]), rtol=1e-10, atol=1e-10
+        quadratic_forms(upper, weights, n, n),
+        np.einsum("bi,ij,bj->b", weights[:, n:], upper, weights[:, n:]),
+        rtol=1e-10,
+        atol=1e-10,
     )
 
 

@@ -47,7 +47,12 @@ def test_power_on_the_benchmarks_of_the_paper(name, estimator):
     p = models.Gaussian(np.zeros(30), variance)
     rejections = sum(
         fs.gof_test(
-            q.sample(1000, rng=seed), p, basis="identity", estimator=estimator, score_q=q if estimator == "exact" else None, rng=seed
+            q.sample(1000, rng=seed),
+            p,
+            basis="identity",
+            estimator=estimator,
+            score_q=q if estimator == "exact" else None,
+            rng=seed,
         ).reject()
         for seed in range(10)
     )
@@ -58,7 +63,8 @@ def test_power_of_ke_on_diffusion():
     q, _ = BENCHMARKS["diffusion"]
     for debias in (True, False):
         rejections = sum(
-            fs.gof_test(q.sample(1000, rng=seed), np.negative, basis="identity", debias=debias, rng=seed).reject() for seed in range(10)
+            fs.gof_test(q.sample(1000, rng=seed), np.negative, basis="identity", debias=debias, rng=seed).reject()
+            for seed in range(10)
         )
         assert rejections >= 9
 
@@ -71,7 +77,9 @@ def test_statistic_is_that_of_the_held_out_samples():
     np.testing.assert_allclose(result.slice_statistics, fs.sksd(x, -x, slices, per_slice=True), rtol=1e-12)
     assert (result.n_test, result.n_train) == (60, 0)
     weights = resampling_weights("bootstrap", 60, 20, rng=np.random.default_rng(4))
-    matrix = sum(reference.stein_matrix(x, -x, r, g, "rbf", h) for r, g, h in zip(slices.r, slices.g, result.bandwidths, strict=True))
+    matrix = sum(
+        reference.stein_matrix(x, -x, r, g, "rbf", h) for r, g, h in zip(slices.r, slices.g, result.bandwidths, strict=True)
+    )
     np.testing.assert_allclose(result.null_distribution, [reference.bootstrap_replicate(matrix, w) for w in weights], rtol=1e-10)
     assert result.pvalue == (1 + np.sum(result.null_distribution >= result.statistic)) / 21
 
@@ -144,7 +152,9 @@ def test_lag_keeps_the_level_on_a_markov_chain():
     for seed in range(200):
         x = autoregressive_chain(500, 0.8, np.random.default_rng(seed))
         for lag in rejections:
-            rejections[lag] += fs.gof_test(x, np.negative, slices=slices, null="wild", lag=lag, n_resamples=199, rng=seed).reject()
+            rejections[lag] += fs.gof_test(
+                x, np.negative, slices=slices, null="wild", lag=lag, n_resamples=199, rng=seed
+            ).reject()
     assert rejections[1] > 60  # independent signs reject a right model far too often
     assert rejections[30] <= stats.binom.ppf(0.9999, 200, 0.08)
 
@@ -212,9 +222,7 @@ def test_integrated_and_orthogonal_discrepancies():
     assert fine.standard_error < 0.5 * integrated.standard_error
     orthogonal = fs.orthogonal_sksd(x, np.negative, n_slices=300, rng=0)
     g = fs.random_slices(3, 2000, rng=2).g
-    by_hand = [
-        fs.sksd(x, np.negative, fs.Slices(np.tile(r, (2000, 1)), g), per_slice=True).mean() for r in np.eye(3)
-    ]
+    by_hand = [fs.sksd(x, np.negative, fs.Slices(np.tile(r, (2000, 1)), g), per_slice=True).mean() for r in np.eye(3)]
     assert abs(orthogonal.value - sum(by_hand)) < 5 * orthogonal.standard_error
     # The mean over r on the sphere is the mean over an orthogonal basis, so integrated = orthogonal / d.
     assert abs(fine.value - sum(by_hand) / 3) < 5 * fine.standard_error + 5 * orthogonal.standard_error / 3

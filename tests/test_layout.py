@@ -20,6 +20,7 @@ ORDER = [
     "engines.direct",
     "engines.multivariate",
     "engines",
+    "_gibbs",
     "models",
     "score_difference",
     "slices",
@@ -71,7 +72,18 @@ def test_compiled_functions_use_the_house_decorators():
 
 def test_import_is_light():
     loaded = subprocess.check_output([sys.executable, "-c", "import sys, fastsksd; print(*sys.modules)"], text=True).split()
-    heavy = {"scipy.linalg", "scipy.stats", "scipy.sparse", "matplotlib", "pandas", "dask", "torch", "jax", "fastsksd.bench", "fastsksd.demo"}
+    heavy = {
+        "scipy.linalg",
+        "scipy.stats",
+        "scipy.sparse",
+        "matplotlib",
+        "pandas",
+        "dask",
+        "torch",
+        "jax",
+        "fastsksd.bench",
+        "fastsksd.demo",
+    }
     numba_alone = subprocess.check_output([sys.executable, "-c", "import sys, numba; print(*sys.modules)"], text=True).split()
     assert not (heavy & set(loaded)) - set(numba_alone)
 

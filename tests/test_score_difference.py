@@ -33,7 +33,9 @@ def test_ke_value_and_jacobian(seed, d):
     ke = sd.KernelSmoothed(x, s, width)
     r = unit(y[0])
     np.testing.assert_allclose(ke.value(y), [reference.ke_difference(x, s, point, width) for point in y], rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(ke.jacobian(y, r), [reference.ke_gradient(x, s, point, r, width) for point in y], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        ke.jacobian(y, r), [reference.ke_gradient(x, s, point, r, width) for point in y], rtol=1e-9, atol=1e-12
+    )
 
 
 @given(SEED, st.integers(1, 4))
@@ -116,7 +118,9 @@ def test_exact_jacobian_with_and_without_hessian_products(seed):
 def test_an_outlier_does_not_spoil_the_others(estimator):
     x, _, y, width = problem(2, n=40)
     far = np.concatenate([x, [[1e8, -1e8, 1e8]]])
-    make = {"ke": lambda x: sd.KernelSmoothed(x, -x, width), "ge": lambda x: sd.SteinGradient(x, lambda x: -x, 0.1, width)}[estimator]
+    make = {"ke": lambda x: sd.KernelSmoothed(x, -x, width), "ge": lambda x: sd.SteinGradient(x, lambda x: -x, 0.1, width)}[
+        estimator
+    ]
     share = x.shape[0] / far.shape[0] if estimator == "ke" else 1.0
     near = make(x).value(y) + (0 if estimator == "ke" else y)
     with_far = make(far).value(y) + (0 if estimator == "ke" else y)

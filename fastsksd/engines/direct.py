@@ -60,7 +60,13 @@ def _stein_tile(code, y, s, a, row, row_end, column, column_end):
             for i in range(first, last):
                 start = max(column, i + 1)
                 total += _stein_row(
-                    code, y[q, i], s[q, i], a[q], y[q, start:column_end], s[q, start:column_end], entries[i - row, start - column :]
+                    code,
+                    y[q, i],
+                    s[q, i],
+                    a[q],
+                    y[q, start:column_end],
+                    s[q, start:column_end],
+                    entries[i - row, start - column :],
                 )
             sums[task, q] = total
     return entries, sums

@@ -62,7 +62,9 @@ def _ksd_tile(code, d, ss, xx, sx, x2_rows, x2_columns, sx_rows, sx_columns, on_
     sums = np.empty(height)
     for i in numba.prange(height):
         j = i + 1 if on_diagonal else 0
-        sums[i] = _ksd_row(code, d, ss[i, j:], xx[i, j:], sx[i, j:], x2_rows[i], x2_columns[j:], sx_rows[i], sx_columns[j:], entries[i, j:])
+        sums[i] = _ksd_row(
+            code, d, ss[i, j:], xx[i, j:], sx[i, j:], x2_rows[i], x2_columns[j:], sx_rows[i], sx_columns[j:], entries[i, j:]
+        )
     return entries, sums
 
 

@@ -14,7 +14,11 @@ import numpy as np
 
 def seconds_to_import(statement):
     return min(
-        float(subprocess.check_output([sys.executable, "-c", f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"]))
+        float(
+            subprocess.check_output(
+                [sys.executable, "-c", f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"]
+            )
+        )
         for _ in range(5)
     )
 
