@@ -168,8 +168,10 @@ def _form_4x4(t0, t1, t2, t3, u, v0, v1, v2, v3, out):
     out[3] += s3
 
 
-def top_eigenpairs(apply, m, d, *, tolerance=1e-9, max_steps=150):
+def top_eigenpairs(apply, guess, *, tolerance=1e-8, max_steps=150):
     """Largest eigenvalue with its eigenvector, and the gap to the second, of m symmetric (d, d) operators in lockstep.
+
+    `guess`, (m, d), holds a unit vector for each operator that may be close to its eigenvector, or not.
 
     Lanczos with full reorthogonalisation, all m processes advancing together so that `apply`, which maps the (m, d) array
     of one vector per operator to the products, can be a few large matrix products. A first pass finds the top pair to a
@@ -180,16 +182,18 @@ def top_eigenpairs(apply, m, d, *, tolerance=1e-9, max_steps=150):
     -------
     vectors (m, d), values (m,), gaps (m,)
     """
-    values, vectors = _lanczos(apply, m, d, min(d, max_steps), tolerance)
+    m, d = guess.shape
+    # The random part is fixed: the result is a property of the operators, not of the caller's generator.
+    noise = np.random.default_rng(20210).standard_normal((m, d))
+    values, vectors = _lanczos(apply, guess + 0.1 / np.sqrt(d) * noise, min(d, max_steps), tolerance)
     if d == 1:
         return vectors, values, np.full(m, np.inf)
-    second, _ = _lanczos(apply, m, d, min(d - 1, max_steps), 1e-2, deflate=vectors, scale=np.abs(values))
+    second, _ = _lanczos(apply, noise, min(d - 1, max_steps), 1e-2, deflate=vectors, scale=np.abs(values))
     return vectors, values, np.maximum(values - second, 0.0)
 
 
-def _lanczos(apply, m, d, steps, tolerance, deflate=None, scale=0.0):
-    # The start is random but fixed: the result is a property of the operators, not of the caller's generator.
-    start = np.random.default_rng(20210).standard_normal((m, d))
+def _lanczos(apply, start, steps, tolerance, deflate=None, scale=0.0):
+    m, d = start.shape
     basis = np.empty((m, steps, d))
     diagonal = np.zeros((m, steps))
     off_diagonal = np.zeros((m, steps))

@@ -239,7 +239,7 @@ def _select_gap(y, rank):
         return 0.0
     high, count_high = y[n - 1] - y[0], n * (n - 1) // 2
     step = 0
-    while count_high - count_low > 4 * n + 16:
+    while count_high - count_low > 128:
         share = (rank - count_low + 0.5) / (count_high - count_low)
         width = 0.0 if step == 0 else 2.0 * math.sqrt(n) / (count_high - count_low)
         if step % 3 == 2:

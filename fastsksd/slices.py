@@ -194,7 +194,7 @@ def _active_g(difference, r, debias):
     parts = []
     for start in range(0, m, batch):
         rows = np.ascontiguousarray(r[start : start + batch])
-        parts.append(top_eigenpairs(difference.sensitivity(rows, debias), rows.shape[0], d, max_steps=_STEPS))
+        parts.append(top_eigenpairs(difference.sensitivity(rows, debias), rows, max_steps=_STEPS))
     g, values, gaps = (np.concatenate(field) for field in zip(*parts, strict=True))
     # The sign of g is free: let it point along r.
     return g * np.where(np.einsum("md,md->m", g, r) < 0, -1.0, 1.0)[:, None], values, gaps
