@@ -31,7 +31,7 @@ def run_demo(seed=0):
         "",
         repr(result),
         "",
-        "Where the model fails (cosine between the direction found and the hidden one; 1 is perfect, a random guess gives about 0.14):",
+        "Where the model fails (cosine between the direction found and the hidden one; 1 is perfect, a random guess gives about 0.11):",
         f"  score direction r   {abs(r @ hidden):.3f}",
         f"  input direction g   {abs(g @ hidden):.3f}",
         f"  variance of the data along g   {np.var(x @ g):.2f}   (the model says 1)",

@@ -128,7 +128,7 @@ def active_slices(
         Standard deviation of Gaussian noise added to r and g before they are normalised again; it makes slices valid
         almost surely (Theorem 1 and its corollary). Rarely needed.
     rng : None, int or numpy.random.Generator
-        Source of the noise and of the subsample for the median distance of more than 2000 samples.
+        Source of the noise.
 
     Returns
     -------
