@@ -10,6 +10,7 @@ None of them assumes NaN or infinity away, so the floating point flags are a nam
 """
 
 import functools
+import os
 import threading
 import types as types_module
 
@@ -23,11 +24,38 @@ from numba.extending import intrinsic
 FLOAT_FLAGS = {"nsz", "arcp", "contract", "reassoc"}
 
 pointwise = numba.njit(inline="always")
-compiled = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FLOAT_FLAGS)
-_compiled_parallel = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FLOAT_FLAGS, parallel=True)
+
+
+def _cached(**options):
+    """Decorator that keeps compiled code on disk, where there is a place for it to be kept."""
+
+    def decorate(function):
+        settings = {"nogil": True, "error_model": "numpy", "fastmath": FLOAT_FLAGS} | options
+        try:
+            return numba.njit(cache=True, **settings)(function)
+        except RuntimeError:  # neither the package's folder nor the user's cache folder can be written to
+            return numba.njit(**settings)(function)
+
+    return decorate
+
+
+compiled = _cached()
+_compiled_parallel = _cached(parallel=True)
 
 _entry = threading.RLock()
 _layer_is_threadsafe = None
+_forked = False
+
+
+def _after_fork():
+    # OpenMP aborts a forked child that starts threads when its parent had some.
+    global _entry, _forked
+    _entry = threading.RLock()
+    _forked = _layer_is_threadsafe is not None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def parallel(function):
@@ -45,6 +73,8 @@ def parallel(function):
     @functools.wraps(function)
     def launch(*args):
         global _layer_is_threadsafe
+        if _forked:
+            return launch.serial(*args)
         if _layer_is_threadsafe:
             return dispatcher(*args)
         with _entry:

@@ -174,7 +174,8 @@ def top_eigenpairs(apply, guess, *, tolerance=1e-8, max_steps=150):
     `guess`, (m, d), holds a unit vector for each operator that may be close to its eigenvector, or not.
 
     Lanczos with full reorthogonalisation, all m processes advancing together so that `apply`, which maps the (m, d) array
-    of one vector per operator to the products, can be a few large matrix products. A first pass finds the top pair to a
+    of one vector per operator to the products, can be a few large matrix products; ``apply.restricted(mask)`` is the same for some of
+    the operators. A first pass finds the top pair to a
     residual of `tolerance` times the eigenvalue; a second one, kept orthogonal to it, the next eigenvalue to 1e-2 of the
     first, which also sees an eigenvalue of multiplicity two.
 
@@ -194,26 +195,43 @@ def top_eigenpairs(apply, guess, *, tolerance=1e-8, max_steps=150):
 
 def _lanczos(apply, start, steps, tolerance, deflate=None, scale=0.0):
     m, d = start.shape
+    values = np.empty(m)
+    vectors = np.empty((m, d))
+    running = np.arange(m)  # operators not yet converged; those that are leave when they are half of all
+    scale = np.broadcast_to(scale, m)
+    deflate = np.zeros((m, d)) if deflate is None else deflate
     basis = np.empty((m, steps, d))
     diagonal = np.zeros((m, steps))
     off_diagonal = np.zeros((m, steps))
-    deflate = np.zeros((m, d)) if deflate is None else deflate
-    small = m * d < 4096
-    orthonormalise = _orthonormalise.serial if small else _orthonormalise
-    advance = _lanczos_step.serial if small else _lanczos_step
-    top_ritz_pairs = _top_ritz_pairs.serial if small else _top_ritz_pairs
-    q = orthonormalise(start, basis, 0, deflate)
+    q = _sized(_orthonormalise, m * d)(start, basis, 0, deflate)
     for k in range(steps):
         basis[:, k] = q
-        w = np.ascontiguousarray(apply(q))
-        q = advance(basis, w, k, diagonal, off_diagonal, deflate, start)
-        if k == steps - 1 or (
-            k % 2 == 1 and k >= 5
-        ):  # a few steps at least: an early Ritz value may belong to a lower eigenvalue
-            values, coefficients, residuals = top_ritz_pairs(diagonal, off_diagonal, k + 1)
-            if np.all(residuals <= tolerance * np.maximum(np.abs(values), scale)):
+        work = running.size * d
+        q = _sized(_lanczos_step, work)(basis, np.ascontiguousarray(apply(q)), k, diagonal, off_diagonal, deflate, start)
+        if k < steps - 1 and (k % 2 == 0 or k < 5):  # a few steps at least: an early Ritz value may belong to a lower eigenvalue
+            continue
+        ritz, coefficients, residuals = _sized(_top_ritz_pairs, work)(diagonal, off_diagonal, k + 1)
+        done = residuals <= tolerance * np.maximum(np.abs(ritz), scale[running])
+        if k == steps - 1:
+            done[:] = True
+        if 2 * np.count_nonzero(done) >= running.size:
+            values[running[done]] = ritz[done]
+            found = np.einsum("mk,mkd->md", coefficients[done], basis[done, : k + 1])
+            vectors[running[done]] = found / np.linalg.norm(found, axis=1, keepdims=True)
+            if done.all():
                 break
-    return values, orthonormalise(np.einsum("mk,mkd->md", coefficients, basis[:, : k + 1]), basis, 0, np.zeros((m, d)))
+            left = ~done
+            running = running[left]
+            apply = apply.restricted(left)
+            basis, diagonal, off_diagonal, deflate, start, q = (
+                np.ascontiguousarray(array[left]) for array in (basis, diagonal, off_diagonal, deflate, start, q)
+            )
+    return values, vectors
+
+
+def _sized(function, work):
+    """The serial version of a parallel function when there is little work."""
+    return function if work >= 4096 else function.serial
 
 
 @parallel

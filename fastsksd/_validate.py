@@ -28,7 +28,7 @@ def check_number(name, value, low, *, strict=False):
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"`{name}` must be a number, not {type(value).__name__}.")
     if not np.isfinite(value) or value < low or (strict and value == low):
-        raise ValueError(f"`{name}` must be {'greater than' if strict else 'at least'} {low}; got {value}.")
+        raise ValueError(f"`{name}` must be finite and {'greater than' if strict else 'at least'} {low:g}; got {value}.")
     return float(value)
 
 
@@ -36,7 +36,7 @@ def check_positive_vector(name, value):
     """`value` must be one positive finite number or a one-dimensional array of them."""
     values = real_array(name, value)
     if values.ndim > 1 or values.size == 0:
-        raise ValueError(f"`{name}` must be 'median', a number, or one number per slice; got shape {values.shape}.")
+        raise ValueError(f"`{name}` must be a number or a one-dimensional array of numbers; got shape {values.shape}.")
     if not np.all(np.isfinite(values)) or np.any(values <= 0):
         raise ValueError(f"`{name}` must be positive and finite; got {value!r}.")
     return values
@@ -72,7 +72,7 @@ def check_unit_rows(name, rows, d=None, m=None):
 
 def check_score(score, name="score"):
     """`score` must be an array, a callable, or an object with a `.score` method; returns it unchanged."""
-    if hasattr(score, "score") or callable(score):
+    if not score_is_array(score):
         return score
     try:
         array = np.asarray(score)
@@ -87,7 +87,7 @@ def check_score(score, name="score"):
 
 def score_is_array(score):
     """Whether `score` holds values at the samples only and can't be evaluated elsewhere."""
-    return not (hasattr(score, "score") or callable(score))
+    return not (callable(score) or callable(getattr(score, "score", None)))
 
 
 def evaluate_score(score, x, name="score"):
@@ -97,8 +97,9 @@ def evaluate_score(score, x, name="score"):
         if values.shape != x.shape:
             raise ValueError(f"`{name}` must have the shape of the samples, {x.shape}; got {values.shape}.")
     else:
-        values = call_user(name, getattr(score, "score", score), x)
-        values = real_array(name, values, what=f"what `{name}` returned")
+        # Copies both ways: the function may work in place, or return a buffer that it uses again.
+        values = call_user(name, getattr(score, "score", score), x.copy())
+        values = np.array(real_array(name, values, what=f"what `{name}` returned"))
         if values.shape != x.shape:
             raise ValueError(
                 f"`{name}` must return an array of shape {x.shape} for samples of that shape; it returned {values.shape}."
@@ -126,8 +127,17 @@ def check_rng(rng):
     raise TypeError(f"`rng` must be None, an integer seed or a numpy.random.Generator, not {type(rng).__name__}.")
 
 
+def frozen(array):
+    """A read-only copy, so that an object does not change with the array it was made from."""
+    array = np.array(array)
+    array.setflags(write=False)
+    return array
+
+
 def real_array(name, value, what=None):
     what = f"`{name}`" if what is None else what
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{what} is a masked array; drop or fill the masked entries first.")
     try:
         array = np.asarray(value)
     except Exception as error:

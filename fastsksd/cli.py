@@ -14,9 +14,9 @@ def main(argv=None):
     parser.add_argument("--version", action="version", version=f"fastsksd {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     demo = commands.add_parser("demo", help="test a built-in model that fails along one hidden direction in 50 dimensions")
-    demo.add_argument("--seed", type=_seed, default=0, help="random seed (default 0)")
+    demo.add_argument("--seed", type=seed, default=0, help="random seed (default 0)")
     bench = commands.add_parser("bench", help="speed against vectorised NumPy, measured side by side")
-    bench.add_argument("--repeat", type=_count, default=7, help="runs per measurement, the median counts (default 7)")
+    bench.add_argument("--repeat", type=count, default=7, help="runs per measurement, the median counts (default 7)")
     arguments = parser.parse_args(argv)
     try:
         if arguments.command == "demo":
@@ -34,14 +34,14 @@ def main(argv=None):
     return 0
 
 
-def _count(text):
+def count(text):
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return value
 
 
-def _seed(text):
+def seed(text):
     value = int(text)
     if value < 0:
         raise argparse.ArgumentTypeError("must not be negative")

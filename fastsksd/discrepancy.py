@@ -21,13 +21,10 @@ class Estimate(NamedTuple):
     standard_error: float
 
 
-def project(x, scores, slices, kernel, engine="auto"):
-    """The engine loaded with the projections of `x` and `scores` on the slices, and the bandwidths."""
+def project(x, scores, slices, kernel):
+    """Samples along g and scores along r, (m, n) each, ``r.g`` and the bandwidths, (m,) each: what an engine is loaded with."""
     y = product(slices.g, x)
-    s = product(slices.r, scores)
-    a = np.einsum("md,md->m", slices.r, slices.g)
-    h = kernel.bandwidths(y)
-    return choose_engine(engine)(kernel.code, y, s, a, h), h
+    return y, product(slices.r, scores), np.einsum("md,md->m", slices.r, slices.g), kernel.bandwidths(y, x.std(axis=0).max())
 
 
 def sksd(x, score, slices, *, kernel="rbf", statistic="u", per_slice=False, engine="auto"):
@@ -66,7 +63,9 @@ def sksd(x, score, slices, *, kernel="rbf", statistic="u", per_slice=False, engi
     x = check_samples(x, min_rows=2)
     slices = as_slices(slices, x.shape[1])
     check_choice("statistic", statistic, ("u", "v"))
-    pairs, _ = project(x, evaluate_score(check_score(score), x), slices, as_kernel(kernel), engine)
+    kernel = as_kernel(kernel)
+    engine = choose_engine(engine)
+    pairs = engine(kernel.code, *project(x, evaluate_score(check_score(score), x), slices, kernel))
     values = _finite(pair_statistic(pairs, pairs.sums(), statistic))
     return values if per_slice else float(values.sum())
 
@@ -118,7 +117,8 @@ def ksd(x, score, *, kernel="rbf", statistic="u"):
     x : (n, d) array
     score : (n, d) array, callable or model
     kernel : {"rbf", "imq"} or kernel object
-        Its bandwidth is the median distance between samples unless given.
+        Its bandwidth is the median distance between samples unless given (between 2000 of them, drawn with a fixed seed, when
+        there are more).
     statistic : {"u", "v"}
 
     Returns
@@ -171,7 +171,8 @@ def psd(x, score, *, estimator="ke", score_q=None, basis="identity", kernel="rbf
     """
     x = check_samples(x, min_rows=2)
     basis = _check_basis(basis, None, x.shape[1])
-    moment = score_difference(x, check_score(score), estimator=estimator, score_q=score_q, kernel=kernel).second_moment(debias)
+    difference = score_difference(x, check_score(score), estimator=estimator, score_q=score_q, kernel=kernel, debias=debias)
+    moment = difference.second_moment(debias)
     return float(np.einsum("md,de,me->", basis, moment, basis) if basis is not None else np.trace(moment))
 
 

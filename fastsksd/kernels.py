@@ -15,7 +15,7 @@ import numpy as np
 
 from ._jit import compiled, exp_nonpositive, inverse_sqrt, parallel, pointwise
 from ._linalg import product
-from ._validate import check_choice, check_positive_vector
+from ._validate import check_choice, check_positive_vector, frozen
 
 MEDIAN_SUBSAMPLE = 2000
 
@@ -53,7 +53,7 @@ def stein_term(kind, t, a, s_i, s_j):
     return s_i * s_j * k + a * (s_j - s_i) * k1 - a * a * k2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kernel:
     """Base of the kernels: a `bandwidth`, which is "median", a number, or one number per slice.
 
@@ -71,10 +71,10 @@ class Kernel:
             check_choice("bandwidth", self.bandwidth, ("median",))
         else:
             values = check_positive_vector("bandwidth", self.bandwidth)
-            object.__setattr__(self, "bandwidth", float(values) if values.ndim == 0 else values)
+            object.__setattr__(self, "bandwidth", float(values) if values.ndim == 0 else frozen(values))
 
-    def bandwidths(self, y):
-        """One bandwidth for each row of the projections `y`, shape (m, n)."""
+    def bandwidths(self, y, scale=0.0):
+        """One bandwidth for each row of the projections `y`, shape (m, n), of samples that vary by about `scale`."""
         m = y.shape[0]
         if not isinstance(self.bandwidth, str):
             given = np.asarray(self.bandwidth)
@@ -82,7 +82,7 @@ class Kernel:
                 raise ValueError(f"`bandwidth` has {given.size} values but there are {m} slices.")
             return np.broadcast_to(given, m).astype(float)
         h = median_distances(y)
-        flat = np.flatnonzero(h <= 0)
+        flat = np.flatnonzero(h <= 1e-13 * scale)  # what round-off leaves of a constant
         if flat.size:
             raise ValueError(
                 f"`x` does not vary along the projection of {flat.size} of {m} slices (slices {_listing(flat)}): a constant "

@@ -14,7 +14,7 @@ import numpy as np
 
 from ._jit import bits_to_unit, draw_seed, parallel, stream_bits, stream_key
 
-NULLS = ("bootstrap", "wild")
+NULLS = ("wild", "bootstrap")
 
 
 def resampling_weights(null, n, n_resamples, *, lag=1, rng):
@@ -53,5 +53,5 @@ def _sign_weights(seed, count, n, lag):
 
 
 def resampling_pvalue(statistic, replicates):
-    """``(1 + #{replicate >= statistic}) / (1 + M)``: never zero, and valid for every M."""
-    return (1.0 + np.count_nonzero(replicates >= statistic)) / (1.0 + replicates.size)
+    """``(1 + #{replicate >= statistic}) / (1 + M)``: never zero, and valid for every M. Equal up to round-off counts as equal."""
+    return (1.0 + np.count_nonzero(replicates >= statistic - 1e-12 * abs(statistic))) / (1.0 + replicates.size)

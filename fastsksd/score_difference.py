@@ -13,6 +13,8 @@ both: the terms of a sample smoothing itself, and of one sample taken twice. `de
 order), which keeps the signal visible in high dimension.
 """
 
+import copy
+
 import numba
 import numpy as np
 
@@ -46,13 +48,26 @@ class ScoreDifference:
         return product(f.T, f.T) / f.shape[0]
 
     def sensitivity(self, r, debias=True):
-        """Products with the matrices H_r of all rows of `r`: a function from (m, d) vectors to (m, d) vectors ``H_r v_r``."""
+        """Products with the matrices H_r of all rows of `r`: a callable from (m, d) vectors to (m, d) vectors ``H_r v_r``."""
         matrices = np.empty((r.shape[0], self.x.shape[1], self.x.shape[1]))
         for h, direction in zip(matrices, r, strict=True):
             gradients = self.jacobian(self.x, direction)
             h[:] = product(gradients.T, gradients.T) / gradients.shape[0]
-        apply = _apply_all if matrices.size > 100_000 else _apply_all.serial
-        return lambda v: apply(matrices, v)
+        return DenseOperators(matrices)
+
+
+class DenseOperators:
+    """Products of m symmetric matrices, (m, d, d), with a vector each."""
+
+    def __init__(self, matrices):
+        self.matrices = matrices
+
+    def __call__(self, v):
+        return (_apply_all if self.matrices.size > 100_000 else _apply_all.serial)(self.matrices, v)
+
+    def restricted(self, mask):
+        """The operators picked by a boolean mask."""
+        return DenseOperators(self.matrices[mask])
 
 
 class ExactDifference(ScoreDifference):
@@ -69,7 +84,7 @@ class ExactDifference(ScoreDifference):
         return evaluate_score(self.p, y, "score") - evaluate_score(self.q, y, "score_q")
 
     def jacobian(self, y, r):
-        return self.p.score_along(y, r) - self.q.score_along(y, r)
+        return _along("score", self.p, y, r) - _along("score_q", self.q, y, r)
 
 
 class _Smoother:
@@ -138,7 +153,7 @@ class KernelSmoothed(ScoreDifference):
         p_rows = np.ascontiguousarray(p.T)
         q_rows = np.ascontiguousarray(q.T)
         total = np.zeros((x.shape[1], x.shape[1]))
-        for block, k in _kernel_blocks(x, x, self.width, zero_diagonal=True):
+        for block, k in _kernel_blocks(x, x, self.width, diagonal=0.0):
             f = product(k, p_rows) + k.sum(axis=1)[:, None] * q[block]
             k *= k
             cross = product(product(k, p_rows).T, q_rows[:, block])
@@ -184,18 +199,22 @@ class SteinGradient(ScoreDifference):
         return evaluate_score(self.p, y, "score") - self.score_q(y)
 
     def jacobian(self, y, r):
-        return self.p.score_along(y, r) - self.smoother.jacobian(y, r)
+        return _along("score", self.p, y, r) - self.smoother.jacobian(y, r)
 
 
 ESTIMATORS = ("ke", "ge", "exact")
 
 
-def score_difference(x, score, *, estimator="ke", score_q=None, kernel="rbf"):
+def score_difference(x, score, *, estimator="ke", score_q=None, kernel="rbf", debias=True):
     """The score difference of the model `score` at samples `x` by the estimator named.
 
-    `estimator` may also be a `ScoreDifference` made beforehand, which is returned as it is.
+    `estimator` may also be a `ScoreDifference` made beforehand from the same samples, which is returned as it is.
     """
+    if not isinstance(debias, (bool, np.bool_)):
+        raise TypeError(f"`debias` must be True or False, not {type(debias).__name__}.")
     if isinstance(estimator, ScoreDifference):
+        if not np.array_equal(estimator.x, x):
+            raise ValueError("`estimator` was made from other samples than `x`.")
         return estimator
     if estimator not in ESTIMATORS:
         listing = ", ".join(repr(name) for name in ESTIMATORS)
@@ -207,6 +226,8 @@ def score_difference(x, score, *, estimator="ke", score_q=None, kernel="rbf"):
     if score_q is not None:
         raise ValueError(f"`score_q` is used by estimator='exact' only; got estimator={estimator!r}.")
     width = _width(kernel)
+    if estimator == "ke" and debias and x.shape[0] < 3:
+        raise ValueError("`x` must hold at least 3 samples for debias=True; use debias=False or more samples.")
     if estimator == "ge":
         return SteinGradient(x, score, width=width)
     return KernelSmoothed(x, evaluate_score(score, x), width=width)
@@ -218,11 +239,9 @@ def _width(kernel):
         raise ValueError(
             f"`kernel` of the score difference must be 'rbf' (KE and GE smooth with a Gaussian); got {kernel.name!r}."
         )
-    if kernel.bandwidth == "median":
-        return None
     if np.ndim(kernel.bandwidth):
         raise ValueError("`kernel` of the score difference must have one bandwidth, not one per slice.")
-    return kernel.bandwidth
+    return None if kernel.bandwidth == "median" else kernel.bandwidth
 
 
 def _differentiable(name, score, estimator):
@@ -233,24 +252,32 @@ def _differentiable(name, score, estimator):
     return score if hasattr(score, "score_along") else Model.from_score(getattr(score, "score", score))
 
 
-def _kernel_blocks(y, x, width, zero_diagonal=False):
-    """RBF kernel matrix between the rows of `y` and of `x`, in blocks of rows: pairs (slice of rows, block)."""
+def _along(name, model, y, r):
+    """A model's derivative of its score along r, checked like the score itself."""
+    return evaluate_score(lambda points: model.score_along(points, r), y, f"{name}.score_along")
+
+
+def _kernel_blocks(y, x, width, diagonal=np.nan):
+    """RBF kernel matrix between the rows of `y` and of `x`, in blocks of rows: pairs (slice of rows, block).
+
+    Where `y` is `x`, `diagonal` is what stands on the diagonal: exactly 1, or 0 to leave self terms out.
+    """
     y_squares = np.einsum("id,id->i", y, y)
     x_squares = np.einsum("id,id->i", x, x)
     for start in range(0, y.shape[0], _BLOCK):
         block = slice(start, min(start + _BLOCK, y.shape[0]))
         k = product(y[block], x)
-        _rbf_from_products(k, y_squares[block], x_squares, 1.0 / width**2, start if zero_diagonal else -1)
+        _rbf_from_products(k, y_squares[block], x_squares, 1.0 / width**2)
+        if not np.isnan(diagonal):
+            k[np.arange(k.shape[0]), np.arange(block.start, block.stop)] = diagonal
         yield block, k
 
 
 @parallel
-def _rbf_from_products(k, y_squares, x_squares, precision, diagonal):
-    """Turn inner products into kernel values in place; with ``diagonal >= 0``, entries (i, i + diagonal) become 0."""
+def _rbf_from_products(k, y_squares, x_squares, precision):
+    """Turn inner products into kernel values in place."""
     for i in numba.prange(k.shape[0]):
         _rbf_row(k[i], y_squares[i], x_squares, precision)
-        if diagonal >= 0:
-            k[i, i + diagonal] = 0.0
 
 
 @compiled
@@ -290,7 +317,7 @@ class _SmoothedSensitivity:
         self.eta = precision * product(r, x)
         self.v = product(r, smoother.coefficients) - self.eta
         self.store = n <= DENSE_LIMIT
-        self.blocks = lambda: _kernel_blocks(x, x, smoother.width, zero_diagonal=debias)
+        self.blocks = lambda: _kernel_blocks(x, x, smoother.width, diagonal=0.0 if debias else 1.0)
         if self.store:
             stored = list(self.blocks())
             self.blocks = lambda: stored
@@ -326,6 +353,14 @@ class _SmoothedSensitivity:
             out -= self._self_terms(alpha, along)
         return self.scale * out
 
+    def restricted(self, mask):
+        """The operators picked by a boolean mask; what all r share stays shared."""
+        some = copy.copy(self)
+        some.r, some.eta, some.v, some.drift = (array[mask] for array in (self.r, self.eta, self.v, self.drift))
+        if self.debias:
+            some.moments = [array[mask] for array in self.moments]
+        return some
+
     def _self_terms(self, alpha, along):
         v, eta, w = self.v, self.eta, self.weight2
         kv, kv2, keta, keta2 = self.moments
@@ -341,7 +376,7 @@ def _stein_right_side(x, width):
     """``B_j = sum_i grad_{x_i} k(x_i, x_j)``, (n, d)."""
     out = np.empty_like(x)
     x_rows = np.ascontiguousarray(x.T)
-    for block, k in _kernel_blocks(x, x, width):
+    for block, k in _kernel_blocks(x, x, width, diagonal=1.0):
         out[block] = (k.sum(axis=1)[:, None] * x[block] - product(k, x_rows)) / width**2
     return out
 
@@ -350,7 +385,7 @@ def _ridge_cholesky(x, width, eta):
     """``(K + eta I)^(-1) B`` by a Cholesky factorisation."""
     from scipy.linalg import cho_factor, cho_solve
 
-    k = np.concatenate([block for _, block in _kernel_blocks(x, x, width)])
+    k = np.concatenate([block for _, block in _kernel_blocks(x, x, width, diagonal=1.0)])
     k[np.diag_indices_from(k)] += eta
     return cho_solve(cho_factor(k, overwrite_a=True, check_finite=False), _stein_right_side(x, width), check_finite=False)
 
@@ -366,7 +401,7 @@ def _ridge_conjugate_gradient(x, width, eta, tolerance=1e-8, max_steps=1000):
         if np.all(norms <= target):
             return solution
         rows = np.ascontiguousarray(direction.T)
-        image = np.concatenate([product(k, rows) for _, k in _kernel_blocks(x, x, width)]) + eta * direction
+        image = np.concatenate([product(k, rows) for _, k in _kernel_blocks(x, x, width, diagonal=1.0)]) + eta * direction
         curvature = np.einsum("nd,nd->d", direction, image)
         step = np.divide(norms, curvature, out=np.zeros_like(norms), where=curvature > 0)
         solution += step * direction

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ._linalg import product, top_eigenpairs
-from ._validate import check_integer, check_number, check_rng, check_samples, check_score, check_unit_rows
+from ._validate import check_integer, check_number, check_rng, check_samples, check_score, check_unit_rows, frozen
 from .score_difference import score_difference
 
 _BASIS_BYTES = 256 * 2**20  # memory for the Krylov bases of the directions r handled at a time
@@ -47,15 +47,15 @@ class Slices:
 
     def __post_init__(self):
         r = check_unit_rows("r", self.r)
-        object.__setattr__(self, "r", r)
-        object.__setattr__(self, "g", check_unit_rows("g", self.g, d=r.shape[1], m=r.shape[0]))
+        object.__setattr__(self, "r", frozen(r))
+        object.__setattr__(self, "g", frozen(check_unit_rows("g", self.g, d=r.shape[1], m=r.shape[0])))
         for name in ("r_values", "g_values", "g_gaps"):
             values = getattr(self, name)
             if values is not None:
                 values = np.asarray(values, dtype=float)
                 if values.shape != (r.shape[0],):
                     raise ValueError(f"`{name}` must have one value for each of {r.shape[0]} slices; got shape {values.shape}.")
-                object.__setattr__(self, name, values)
+                object.__setattr__(self, name, frozen(values))
 
     @property
     def d(self):
@@ -113,7 +113,8 @@ def active_slices(
     score : (n, d) array, callable or model
         Score of p, at `x` or as a function. "ge" and "exact" differentiate it and need a function.
     n_slices : int, optional
-        Keep the top `n_slices` directions r (pruning). All d by default.
+        Keep the top `n_slices` directions r (pruning). All d by default. Fewer come back when the samples do not determine as
+        many, as with fewer samples than dimensions.
     basis : "identity" or (m, d) array, optional
         Fixed directions r instead of active ones. With "identity", `n_slices` must not be given.
     estimator : {"ke", "ge", "exact"} or ScoreDifference
@@ -148,13 +149,9 @@ def active_slices(
     check_score(score)
     d = x.shape[1]
     noise = check_number("noise", noise, 0.0)
-    if not isinstance(debias, (bool, np.bool_)):
-        raise TypeError(f"`debias` must be True or False, not {type(debias).__name__}.")
     basis = _check_basis(basis, n_slices, d)
     rng = check_rng(rng)
-    difference = score_difference(x, score, estimator=estimator, score_q=score_q, kernel=kernel)
-    if debias and difference.name == "ke" and x.shape[0] < 3:
-        raise ValueError("`x` must hold at least 3 samples for debias=True; use debias=False or more samples.")
+    difference = score_difference(x, score, estimator=estimator, score_q=score_q, kernel=kernel, debias=debias)
     moment = difference.second_moment(debias)
     if basis is None:
         r = _leading_eigenvectors(moment, d if n_slices is None else n_slices)
@@ -181,8 +178,13 @@ def _check_basis(basis, n_slices, d):
 
 
 def _leading_eigenvectors(matrix, count):
-    """Rows: eigenvectors of the largest eigenvalues, largest first, each with its largest component positive."""
-    vectors = np.linalg.eigh(matrix)[1].T[::-1][:count]
+    """Rows: eigenvectors of the largest eigenvalues, largest first, each with its largest component positive.
+
+    The null space is left out: which vectors span it is decided by rounding.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    known = np.abs(values) > values.size * np.finfo(float).eps * np.abs(values).max()
+    vectors = vectors.T[known][::-1][:count] if known.any() else vectors.T[::-1][:count]
     largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1)
     return np.ascontiguousarray(vectors * np.where(largest < 0, -1.0, 1.0))
 
@@ -190,7 +192,7 @@ def _leading_eigenvectors(matrix, count):
 def _active_g(difference, r, debias):
     """Top eigenvector of H_r for each r, with eigenvalue and gap, as many r at a time as memory allows."""
     m, d = r.shape
-    batch = max(1, _BASIS_BYTES // (8 * d * min(d, _STEPS)))
+    batch = max(1, _BASIS_BYTES // (8 * d * (d + min(d, _STEPS))))
     parts = []
     for start in range(0, m, batch):
         rows = np.ascontiguousarray(r[start : start + batch])

@@ -6,7 +6,7 @@ import reference
 from scipy import stats
 
 import fastsksd as fs
-from fastsksd import models
+from fastsksd import gof, models
 from fastsksd.nulls import resampling_pvalue, resampling_weights
 
 LEVEL_TRIALS = 400
@@ -18,7 +18,7 @@ def null_pvalues(d, null, trials, n=120, n_resamples=199):
     pvalues = []
     for seed in seeds:
         rng = np.random.default_rng(seed)
-        result = fs.gof_test(model.sample(n, rng=rng), model, null=null, n_resamples=n_resamples, rng=rng)
+        result = fs.gof_test(model.sample(n, rng=rng), model, n_slices=min(3, d), null=null, n_resamples=n_resamples, rng=rng)
         pvalues.append(result.pvalue)
     return np.array(pvalues)
 
@@ -72,7 +72,7 @@ def test_power_of_ke_on_diffusion():
 def test_statistic_is_that_of_the_held_out_samples():
     x = np.random.default_rng(0).standard_normal((60, 3))
     slices = fs.random_slices(3, 2, rng=0)
-    result = fs.gof_test(x, -x, slices=slices, n_resamples=20, rng=4)
+    result = fs.gof_test(x, -x, slices=slices, null="bootstrap", n_resamples=20, rng=4)
     np.testing.assert_allclose(result.statistic, fs.sksd(x, -x, slices), rtol=1e-12)
     np.testing.assert_allclose(result.slice_statistics, fs.sksd(x, -x, slices, per_slice=True), rtol=1e-12)
     assert (result.n_test, result.n_train) == (60, 0)
@@ -92,23 +92,18 @@ def test_split_is_a_partition():
         seen.append(samples.copy())
         return -samples
 
-    result = fs.gof_test(x, score, train=0.3, n_resamples=5, rng=0)
-    training, test = seen
-    assert (len(training), len(test)) == (30, 70) == (result.n_train, result.n_test)
-    assert np.array_equal(np.sort(np.concatenate([training, test])[:, 0]), np.sort(x[:, 0]))
-    assert np.all(np.diff(test[:, 0]) > 0.0)  # in order
+    training, train_scores, test, scores = gof._split(x, score, 0.3, False, np.random.default_rng(0))
+    assert (len(training), len(test)) == (30, 70)
+    assert np.array_equal(np.sort(np.concatenate([training, test])[:, 0]), x[:, 0])
+    assert np.all(np.diff(test[:, 0]) > 0)  # in order
+    assert np.array_equal(train_scores, -training) and np.array_equal(scores, -test)
+    assert len(seen) == 1  # one call of the user's function
 
 
 def test_correlated_samples_are_split_in_order():
     x = np.arange(50.0)[:, None]
-    seen = []
-
-    def score(samples):
-        seen.append(samples.copy())
-        return -samples
-
-    fs.gof_test(x, score, null="wild", lag=10, n_resamples=5, rng=0)
-    assert np.array_equal(seen[0], x[:10]) and np.array_equal(seen[1], x[10:])
+    training, _, test, _ = gof._split(x, -x, 0.2, True, np.random.default_rng(0))
+    assert np.array_equal(training, x[:10]) and np.array_equal(test, x[10:])
 
 
 def test_array_callable_and_model_scores_agree():
@@ -122,7 +117,7 @@ def test_array_callable_and_model_scores_agree():
 def test_separate_training_samples():
     rng = np.random.default_rng(0)
     x, training = rng.standard_normal((100, 3)), rng.standard_normal((40, 3))
-    result = fs.gof_test(x, np.negative, train=training, n_resamples=50, rng=0)
+    result = fs.gof_test(x, np.negative, train=training, n_slices=3, n_resamples=50, rng=0)
     assert (result.n_test, result.n_train) == (100, 40)
     expected = fs.active_slices(training, np.negative, n_slices=3)
     np.testing.assert_allclose(result.slices.r, expected.r)

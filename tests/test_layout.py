@@ -26,6 +26,7 @@ ORDER = [
     "slices",
     "discrepancy",
     "nulls",
+    "aggregate",
     "gof",
     "demo",
     "bench",
