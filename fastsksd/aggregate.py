@@ -95,18 +95,18 @@ def _log10_tail(law, values):
 
 
 def standard_sets(found, extra=()):
-    """The standard family for active slices `found` (all d of them, most important first), and named sets added to it.
+    """The standard family for active slices `found` (as many as there are, most important first), and named sets added to it.
 
     Returns a list of pairs (name, list of Slices). Sets share their parts: the top 3 are the top 1 and two more, so what they have
     in common is computed once.
     """
-    d = found.d
+    d, m = found.d, len(found)
     sets = [("coordinates", [Slices(np.eye(d), np.eye(d))])]
-    edges = [0, *(top for top in TOP if top < d), d]
+    edges = [0, *(top for top in TOP if top < m), m]
     for title, g in (("g = r", found.r), ("active g", found.g)) if d > 1 else ():
         parts = [Slices(found.r[a:b], g[a:b]) for a, b in pairwise(edges)]
         for count in range(1, len(parts) + 1):
-            size = "all" if edges[count] == d else f"top {edges[count]}"
+            size = "all" if edges[count] == m else f"top {edges[count]}"
             sets.append((f"{size} active r, {title}", parts[:count]))
     for name, _ in extra:
         if name in dict(sets):

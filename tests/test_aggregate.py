@@ -1,0 +1,163 @@
+"""The aggregated test: combination, level, power, what the result shows, and bad families."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fastsksd as fs
+from fastsksd import models
+from fastsksd.aggregate import _fit, _log10_tail, combine, standard_sets
+
+X = np.random.default_rng(0).standard_normal((80, 4))
+TWO = {"first": fs.Slices(np.eye(4)[:1], np.eye(4)[:1]), "second": fs.random_slices(4, 2, rng=0)}
+
+
+def test_tail_of_the_three_moment_law():
+    df = 3.0
+    law = (df, np.sqrt(2 * df), df)  # mean, deviation and degrees of freedom of a plain chi-square
+    values = np.array([0.1, 1.0, 5.0, 20.0, 100.0, 1000.0])
+    np.testing.assert_allclose(_log10_tail(law, values), -stats.chi2.logsf(values, df) / np.log(10), rtol=1e-3)
+    # Beyond what doubles hold: sf(x) = sqrt(2x/pi) exp(-x/2) (1 + 1/x + ...) for three degrees of freedom.
+    far = (4000.0 / 2 - 0.5 * np.log(8000.0 / np.pi)) / np.log(10)
+    np.testing.assert_allclose(_log10_tail(law, np.array([4000.0])), far, rtol=1e-5)
+    assert np.all(np.isfinite(_log10_tail(law, np.array([-1e9, 1e9]))))
+    np.testing.assert_allclose(_log10_tail((1.0, 2.0, np.inf), 5.0), -stats.norm.logsf(2.0) / np.log(10), rtol=1e-12)
+
+
+def test_fit_recovers_a_weighted_chi_square():
+    z = np.random.default_rng(0).standard_normal((200_000, 5))
+    mean, deviation, df = _fit(0.3 * (z**2 - 1).sum(axis=1) + 2.0)
+    np.testing.assert_allclose([mean, deviation, df], [2.0, 0.3 * np.sqrt(10), 5.0], rtol=0.05)
+
+
+def test_one_member_is_its_own_test():
+    rng = np.random.default_rng(0)
+    replicates = rng.chisquare(2, (1, 999))
+    for statistic in (0.5, 3.0, 9.0, 50.0):
+        combined = combine(np.array([statistic]), replicates)
+        assert combined.pvalue == (1 + np.sum(replicates >= statistic)) / 1000 == combined.pvalues[0]
+
+
+def test_equal_members_cost_nothing_and_many_cost_something():
+    rng = np.random.default_rng(1)
+    row = rng.chisquare(1, 999)
+    twice = combine(np.array([6.0, 6.0]), np.stack([row, row]))
+    assert twice.pvalue == twice.pvalues[0]
+    others = combine(np.r_[6.0, np.zeros(9)], np.concatenate([row[None], rng.chisquare(1, (9, 999))]))
+    assert others.strongest == 0 and others.pvalue > 3 * others.pvalues[0]
+    assert np.all(others.adjusted_pvalues >= others.pvalues - 1e-12)
+
+
+def test_combination_is_calibrated_for_members_of_different_shape():
+    """Independent draws of the same joint law as replicates and statistics: p-values must be uniform."""
+    rng = np.random.default_rng(2)
+    pvalues = []
+    for _ in range(600):
+        z = rng.standard_normal((200, 30))
+        members = np.stack([z[:, 0] ** 2, (z[:, :3] ** 2).sum(axis=1), 0.1 * (z**2).sum(axis=1), -(z[:, 1] ** 2)])
+        pvalues.append(combine(members[:, 0].copy(), members[:, 1:].copy()).pvalue)
+    assert stats.kstest(np.array(pvalues) - rng.uniform(0, 1 / 200, 600), "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("d", "n"), [(2, 60), (20, 60), (20, 300)])
+def test_level_of_the_default(d, n):
+    trials = 300
+    model = models.Gaussian(np.zeros(d), np.diag(np.ones(d)) + 0.3)
+    rejections = 0
+    for seed in np.random.SeedSequence([d, n]).spawn(trials):
+        rng = np.random.default_rng(seed)
+        rejections += fs.gof_test(model.sample(n, rng=rng), model, n_resamples=199, rng=rng).reject()
+    low, high = stats.binom.ppf([0.0005, 0.9995], trials, 0.05)
+    assert low <= rejections <= high
+
+
+@pytest.mark.parametrize("name", ["laplace", "student", "diffusion", "rotated diffusion"])
+def test_power_without_a_hint(name):
+    d = 30
+    hidden = np.ones(d) / np.sqrt(d)
+    q, variance = {
+        "laplace": (models.Laplace(d), 1.0),
+        "student": (models.StudentT(d, df=5.0), 5 / 3),
+        "diffusion": (models.Gaussian(np.zeros(d), np.r_[0.3, np.ones(d - 1)]), 1.0),
+        "rotated diffusion": (models.Gaussian(np.zeros(d), np.eye(d) - 0.7 * np.outer(hidden, hidden)), 1.0),
+    }[name]
+    p = models.Gaussian(np.zeros(d), variance)
+    assert sum(fs.gof_test(q.sample(1000, rng=seed), p, n_resamples=300, rng=seed).reject() for seed in range(6)) == 6
+
+
+def test_result_shows_who_spoke():
+    x = models.Laplace(12).sample(600, rng=0)
+    result = fs.gof_test(x, np.negative, n_resamples=200, rng=0)
+    names = {member.name for member in result.members}
+    assert names == {"coordinates"} | {
+        f"{size} active r, {g}" for size in ("top 1", "top 3", "top 10", "all") for g in ("g = r", "active g")
+    }
+    assert len(result.members) == 27 and {member.multiple for member in result.members} == {0.5, 1.0, 2.0}
+    first = result.members[0]
+    assert first.adjusted_pvalue == result.pvalue == min(member.adjusted_pvalue for member in result.members)
+    assert first.name in repr(result)
+    np.testing.assert_allclose(result.slice_statistics.sum(), first.statistic, rtol=1e-12)
+    assert len(result.slices) == len(result.bandwidths) == len(result.slice_statistics)
+
+
+def test_members_are_the_single_tests():
+    result = fs.gof_test(X, -X, slices=TWO, multiples=(1.0, 2.0), n_resamples=60, rng=5)
+    assert result.n_train == 0 and len(result.members) == 4
+    for name, slices in TWO.items():
+        alone = fs.gof_test(X, -X, slices=slices, n_resamples=60, rng=5)
+        member = next(m for m in result.members if m.name == name and m.multiple == 1.0)
+        np.testing.assert_allclose(member.statistic, alone.statistic, rtol=1e-12)
+        assert member.pvalue == alone.pvalue
+
+
+def test_nested_sets_share_their_parts():
+    found = fs.active_slices(X, -X)
+    sets = dict(standard_sets(found))
+    assert sets["top 3 active r, g = r"][0] is sets["top 1 active r, g = r"][0]
+    whole = np.concatenate([part.r for part in sets["all active r, active g"]])
+    assert np.array_equal(whole, found.r)
+
+
+def test_extra_sets_join_the_family():
+    result = fs.gof_test(X, np.negative, extra_slices={"mine": TWO["second"]}, n_resamples=30, rng=0)
+    assert sum(member.name == "mine" for member in result.members) == 3
+    assert any(member.name == "coordinates" for member in result.members)
+
+
+def test_family_of_one_dimension():
+    result = fs.gof_test(X[:, :1], np.negative, n_resamples=30, rng=0)
+    assert {member.name for member in result.members} == {"coordinates"}
+
+
+BAD = {
+    "empty family": (dict(slices={}), ValueError, "`slices` holds no set of slices"),
+    "empty extra": (dict(extra_slices=[]), ValueError, "`extra_slices` holds no set of slices"),
+    "two equal names": (
+        dict(extra_slices=[("a", TWO["first"]), ("a", TWO["second"])]),
+        ValueError,
+        "`extra_slices` has two sets named 'a'",
+    ),
+    "a standard name": (
+        dict(extra_slices={"coordinates": TWO["first"]}),
+        ValueError,
+        "`extra_slices` has a set named 'coordinates'",
+    ),
+    "member of other dimension": (
+        dict(slices={"a": fs.random_slices(3, 1)}),
+        ValueError,
+        "`slices`, set 'a': .*3 dimensions but `x` has 4",
+    ),
+    "member of other type": (dict(extra_slices={"a": 3}), TypeError, "`extra_slices`, set 'a'"),
+    "names that are no strings": (dict(slices={1: TWO["first"]}), TypeError, "`slices` must map names"),
+    "extra without a family": (dict(n_slices=1, extra_slices=TWO), ValueError, "`extra_slices` are added to the default family"),
+    "multiples of zero": (dict(multiples=[0.0]), ValueError, "`multiples` must be positive"),
+    "no multiples": (dict(multiples=[]), ValueError, "`multiples`"),
+    "a bandwidth per slice": (dict(kernel=fs.RBF([1.0, 2.0])), ValueError, "`kernel` must have one bandwidth"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_families_are_explained(case):
+    options, error, message = BAD[case]
+    with pytest.raises(error, match=message):
+        fs.gof_test(X, np.negative, n_resamples=10, rng=0, **options)

@@ -1,0 +1,163 @@
+"""What went wrong once: functions that work in place, forks, places that can't be written to, round-off that decides."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import fastsksd as fs
+from fastsksd import models
+
+X = np.random.default_rng(0).standard_normal((80, 4))
+SLICES = fs.Slices(np.eye(4), np.eye(4))
+
+
+def in_place(x):
+    x *= -1
+    return x
+
+
+class ReusedBuffer:
+    def __init__(self):
+        self.buffer = np.empty((1000, 4))
+
+    def __call__(self, x):
+        out = self.buffer[: x.shape[0]]
+        np.negative(x, out=out)
+        return out
+
+
+@pytest.mark.parametrize("score", [in_place, ReusedBuffer()])
+def test_scores_that_reuse_memory(score):
+    x = X.copy()
+    assert fs.sksd(x, score, SLICES) == fs.sksd(x, np.negative, SLICES)
+    assert fs.ksd(x, score) == fs.ksd(x, np.negative)
+    assert fs.gof_test(x, score, n_resamples=20, rng=0).pvalue == fs.gof_test(x, np.negative, n_resamples=20, rng=0).pvalue
+    r = np.eye(4)[0]
+    np.testing.assert_allclose(models.Model.from_score(score).score_along(x, r), np.tile(-r, (80, 1)), atol=1e-6)
+    assert np.array_equal(x, X)
+
+
+def child(queue):
+    queue.put(fs.gof_test(X, np.negative, n_resamples=20, rng=0).pvalue)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_can_test():
+    expected = fs.gof_test(X, np.negative, n_resamples=20, rng=0).pvalue
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    process = context.Process(target=child, args=(queue,))
+    process.start()
+    assert queue.get(timeout=120) == expected
+    process.join(timeout=30)
+    assert process.exitcode == 0
+
+
+def test_import_where_nothing_can_be_cached():
+    program = """
+        import numba.core.caching as caching
+        caching.CacheImpl._locator_classes = []
+        import numpy as np, fastsksd as fs
+        print(fs.sksd(np.eye(3), -np.eye(3), fs.Slices(np.eye(3), np.eye(3))))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("constant", [0.0, 1e-3, 0.1, 5.0, 1e6])
+def test_a_constant_column_is_named(constant):
+    x = X.copy()
+    x[:, 2] = constant
+    with pytest.raises(ValueError, match="`x` does not vary along the projection"):
+        fs.gof_test(x, np.negative, slices=(np.eye(4), np.eye(4)), n_resamples=10, rng=0)
+    with pytest.raises(ValueError, match="`x` does not vary along the projection"):
+        fs.gof_test(x, np.negative, n_resamples=10, rng=0)
+
+
+def test_fewer_samples_than_dimensions_leave_nothing_to_rounding():
+    x = np.random.default_rng(3).standard_normal((250, 100))
+    x[:, 0] *= 0.6
+    results = [
+        fs.gof_test(x, lambda z, e=e: -z * (1 + e * np.sign(np.sin(1e3 * z))), n_slices=3, n_resamples=50, rng=1)
+        for e in (0.0, 1e-15, -1e-15)
+    ]
+    assert np.ptp([result.statistic for result in results]) < 1e-6
+    found = fs.active_slices(x[:20], -x[:20])
+    assert len(found) < 100 and np.all(np.abs(found.r_values) > 1e-12 * found.r_values.max())
+
+
+def test_units_do_not_matter():
+    plain = fs.gof_test(X, np.negative, n_resamples=50, rng=0)
+    for c in (1e-8, 1e3, 1e8):
+        scaled = fs.gof_test(c * X, lambda x, c=c: -x / c**2, n_resamples=50, rng=0)
+        assert scaled.pvalue == plain.pvalue
+        np.testing.assert_allclose(scaled.members[0].statistic * c**2, plain.members[0].statistic, rtol=1e-6)
+
+
+def test_objects_do_not_change_with_the_arrays_they_were_made_from():
+    r, h = np.eye(2), np.array([1.0, 2.0])
+    slices, kernel = fs.Slices(r, r), fs.RBF(h)
+    r *= 2
+    h *= 2
+    assert np.array_equal(slices.r, np.eye(2)) and np.array_equal(kernel.bandwidth, [1.0, 2.0])
+    with pytest.raises(ValueError, match="read-only"):
+        slices.r[0, 0] = 3.0
+
+
+class WrongAlong(models.Model):
+    d = 4
+
+    def score(self, x):
+        return -x
+
+    def score_along(self, x, r):
+        return np.ones(3)
+
+
+CASES = {
+    "lag beyond the samples": (lambda: fs.gof_test(X, np.negative, lag=1e5, rng=0), "`lag` must be at most half"),
+    "estimator with slices": (lambda: fs.gof_test(X, np.negative, slices=SLICES, estimator="ge"), "`slices` are given"),
+    "estimator object in a split": (
+        lambda: fs.gof_test(X, np.negative, estimator=fs.score_difference.KernelSmoothed(X, -X)),
+        "`estimator` must be one of",
+    ),
+    "estimator of other samples": (
+        lambda: fs.active_slices(X, -X, estimator=fs.score_difference.KernelSmoothed(X[:50], -X[:50])),
+        "`estimator` was made from other samples",
+    ),
+    "psd of two samples": (lambda: fs.psd(X[:2], -X[:2]), "`x` must hold at least 3 samples"),
+    "a smoothing width per slice": (
+        lambda: fs.active_slices(X, -X, kernel=fs.RBF([1.0, 2.0])),
+        "`kernel` of the score difference",
+    ),
+    "score_along of another shape": (
+        lambda: fs.active_slices(X, WrongAlong(), estimator="ge"),
+        "`score.score_along` must return",
+    ),
+    "row numbers are those of x": (
+        lambda: fs.gof_test(X, np.where(np.arange(80)[:, None] == 16, np.nan, -X), rng=0),
+        r"`score` holds NaN or infinity in 1 of 80 rows \(rows 16\)",
+    ),
+    "row numbers of a function are those of x": (
+        lambda: fs.gof_test(X, lambda x: np.where(x[:, :1] == X[16, 0], np.nan, -x), rng=0),
+        r"`score` returned NaN or infinity in 1 of 80 rows \(rows 16\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_misuse_is_explained(case):
+    call, message = CASES[case]
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_masked_arrays_are_refused():
+    with pytest.raises(TypeError, match="`x` is a masked array"):
+        fs.sksd(np.ma.masked_less(X, -1), -X, SLICES)
