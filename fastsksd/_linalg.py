@@ -168,7 +168,7 @@ def _form_4x4(t0, t1, t2, t3, u, v0, v1, v2, v3, out):
     out[3] += s3
 
 
-def top_eigenpairs(apply, guess, *, tolerance=1e-8, max_steps=150):
+def top_eigenpairs(apply, guess, *, gaps=True, tolerance=1e-8, max_steps=150):
     """Largest eigenvalue with its eigenvector, and the gap to the second, of m symmetric (d, d) operators in lockstep.
 
     `guess`, (m, d), holds a unit vector for each operator that may be close to its eigenvector, or not.
@@ -181,12 +181,14 @@ def top_eigenpairs(apply, guess, *, tolerance=1e-8, max_steps=150):
 
     Returns
     -------
-    vectors (m, d), values (m,), gaps (m,)
+    vectors (m, d), values (m,), gaps (m,) or None
     """
     m, d = guess.shape
     # The random part is fixed: the result is a property of the operators, not of the caller's generator.
     noise = np.random.default_rng(20210).standard_normal((m, d))
     values, vectors = _lanczos(apply, guess + 0.1 / np.sqrt(d) * noise, min(d, max_steps), tolerance)
+    if not gaps:
+        return vectors, values, None
     if d == 1:
         return vectors, values, np.full(m, np.inf)
     second, _ = _lanczos(apply, noise, min(d - 1, max_steps), 1e-2, deflate=vectors, scale=np.abs(values))

@@ -89,7 +89,7 @@ def run_bench(repeat=7):
     rbm = GaussBernRBM.random(50, 40, rng=0)
 
     def trial():
-        return gof_test(x, lambda x: -x, train=training, basis="identity", debias=False, rng=0)
+        return gof_test(x, lambda x: -x, train=training, basis="identity", debias=False, null="bootstrap", rng=0)
 
     rows = [
         (
@@ -114,7 +114,7 @@ def run_bench(repeat=7):
             trial,
             lambda: numpy_trial(training, x, 1000, np.random.default_rng(0)),
         ),
-        ("default test, n = 1000, d = 100", lambda: gof_test(whole, lambda x: -x, rng=0), None),
+        ("default test: a family of 27 members, n = 1000, d = 100", lambda: gof_test(whole, lambda x: -x, rng=0), None),
         ("n = 20000, 3 slices, 1000 replicates", _large_test(rng), None),
         (
             "RBM: 1000 Gibbs chains of 2000 steps, d = 50, 40 hidden",

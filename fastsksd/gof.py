@@ -27,8 +27,8 @@ from .engines import choose_engine
 from .engines.pairs import statistic as pair_statistic
 from .kernels import as_kernel
 from .nulls import NULLS, resampling_pvalue, resampling_weights
-from .score_difference import ESTIMATORS
-from .slices import Slices, _check_basis, active_slices, as_slices
+from .score_difference import ESTIMATORS, score_difference
+from .slices import Slices, _check_basis, as_slices, find_slices
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -215,22 +215,16 @@ def gof_test(
         family = named
         n_train, test, scores = 0, x, evaluate_score(score, x)
     else:
-        _check_basis(basis, n_slices, d)
+        basis = _check_basis(basis, n_slices, d)
         check_choice("estimator", estimator, ESTIMATORS)
         training, train_score, test, scores = _split(x, score, train, lag > 1, rng)
         n_train = training.shape[0]
         if n_train < 3 and estimator == "ke" and debias:
             raise ValueError(f"`train`={train} leaves {n_train} training samples; debias=True needs at least 3.")
-        found = active_slices(
-            training,
-            train_score if estimator == "ke" else score,
-            n_slices=n_slices,
-            basis=basis,
-            estimator=estimator,
-            score_q=score_q,
-            debias=debias,
-            rng=rng,
+        difference = score_difference(
+            training, train_score if estimator == "ke" else score, estimator=estimator, score_q=score_q, debias=debias
         )
+        found = find_slices(difference, n_slices=n_slices, basis=basis, debias=debias, gaps=not family)
         sets = standard_sets(found, extra_slices) if family else [("active", [found])]
     if test.shape[0] < 2:
         raise ValueError(f"`x` leaves {test.shape[0]} test samples; at least 2 are needed.")

@@ -147,19 +147,20 @@ def active_slices(
     """
     x = check_samples(x, min_rows=2)
     check_score(score)
-    d = x.shape[1]
     noise = check_number("noise", noise, 0.0)
-    basis = _check_basis(basis, n_slices, d)
+    basis = _check_basis(basis, n_slices, x.shape[1])
     rng = check_rng(rng)
     difference = score_difference(x, score, estimator=estimator, score_q=score_q, kernel=kernel, debias=debias)
+    return find_slices(difference, n_slices=n_slices, basis=basis, debias=debias, noise=noise, rng=rng)
+
+
+def find_slices(difference, *, n_slices=None, basis=None, debias=True, noise=0.0, rng=None, gaps=True):
+    """Algorithm 1 for a given score difference; without `gaps`, which take about as long as the slices, they are left out."""
     moment = difference.second_moment(debias)
-    if basis is None:
-        r = _leading_eigenvectors(moment, d if n_slices is None else n_slices)
-    else:
-        r = basis
+    r = _leading_eigenvectors(moment, moment.shape[0] if n_slices is None else n_slices) if basis is None else basis
     r_values = np.einsum("md,md->m", product(r, moment), r)
     r = _perturbed(r, noise, rng)
-    g, g_values, g_gaps = _active_g(difference, r, debias)
+    g, g_values, g_gaps = _active_g(difference, r, debias, gaps)
     return Slices(r, _perturbed(g, noise, rng), r_values, g_values, g_gaps)
 
 
@@ -189,17 +190,17 @@ def _leading_eigenvectors(matrix, count):
     return np.ascontiguousarray(vectors * np.where(largest < 0, -1.0, 1.0))
 
 
-def _active_g(difference, r, debias):
+def _active_g(difference, r, debias, gaps):
     """Top eigenvector of H_r for each r, with eigenvalue and gap, as many r at a time as memory allows."""
     m, d = r.shape
     batch = max(1, _BASIS_BYTES // (8 * d * (d + min(d, _STEPS))))
     parts = []
     for start in range(0, m, batch):
         rows = np.ascontiguousarray(r[start : start + batch])
-        parts.append(top_eigenpairs(difference.sensitivity(rows, debias), rows, max_steps=_STEPS))
-    g, values, gaps = (np.concatenate(field) for field in zip(*parts, strict=True))
+        parts.append(top_eigenpairs(difference.sensitivity(rows, debias), rows, gaps=gaps, max_steps=_STEPS))
+    g, g_values, g_gaps = (None if field[0] is None else np.concatenate(field) for field in zip(*parts, strict=True))
     # The sign of g is free: let it point along r.
-    return g * np.where(np.einsum("md,md->m", g, r) < 0, -1.0, 1.0)[:, None], values, gaps
+    return g * np.where(np.einsum("md,md->m", g, r) < 0, -1.0, 1.0)[:, None], g_values, g_gaps
 
 
 def _perturbed(directions, noise, rng):
