@@ -93,7 +93,7 @@ class GofResult:
             "verdict": f"{verdict} at level 0.05",
             "p-value": f"{self.pvalue:.4g}",
             **spoke,
-            "statistic": f"{self.statistic:.6g}",
+            "statistic": f"{self.statistic:.6g}" + ("" if first is None else " (-log10 of the smallest p-value of a member)"),
             "null": f"{self.null}, {self.null_distribution.size} resamples, 95% quantile {np.quantile(self.null_distribution, 0.95):.4g}",
             "samples": f"{self.n_test} tested, {self.n_train} used to find slices",
             "slices": f"{len(self.slices)} in {self.slices.d} dimensions, kernel {self.kernel}, engine {self.engine}",
