@@ -5,6 +5,8 @@ Numba's for the cores (measured: 10 to 25 ms lost per switch on two cores), and 
 every number of threads.
 """
 
+import math
+
 import numba
 import numpy as np
 
@@ -18,39 +20,51 @@ _GROUP = 16  # rows of a tile per task of `quadratic_forms`
 def product(a, b):
     """``a @ b.T`` for (m, k) and (n, k) arrays."""
     multiply = _product if a.size * b.shape[0] > _SMALL else _product.serial
-    return multiply(np.ascontiguousarray(a), np.ascontiguousarray(b))
+    return multiply(_plain(a), _plain(b))
+
+
+def _plain(array):
+    """C-ordered and writeable, copied where it is not: read-only arrays are another type to Numba, and compile all over again."""
+    return np.require(array, requirements=("C", "W"))
 
 
 @parallel
 def _product(a, b):
-    m, depth = a.shape
+    m = a.shape[0]
     n = b.shape[0]
     c = np.zeros((m, n))
     row_blocks = (m + _A_ROWS - 1) // _A_ROWS
     column_blocks = (n + _B_ROWS - 1) // _B_ROWS
     for task in numba.prange(row_blocks * column_blocks):
-        i0 = (task // column_blocks) * _A_ROWS
-        j0 = (task % column_blocks) * _B_ROWS
-        i1 = min(i0 + _A_ROWS, m)
-        j1 = min(j0 + _B_ROWS, n)
-        i4 = i0 + (i1 - i0) // 4 * 4
-        j4 = j0 + (j1 - j0) // 4 * 4
-        for k0 in range(0, depth, _DEPTH):
-            k1 = min(k0 + _DEPTH, depth)
-            for i in range(i0, i4, 4):
-                for j in range(j0, j4, 4):
-                    _dot_4x4(
-                        a[i, k0:k1], a[i + 1, k0:k1], a[i + 2, k0:k1], a[i + 3, k0:k1],
-                        b[j, k0:k1], b[j + 1, k0:k1], b[j + 2, k0:k1], b[j + 3, k0:k1],
-                        c[i, j : j + 4], c[i + 1, j : j + 4], c[i + 2, j : j + 4], c[i + 3, j : j + 4],
-                    )  # fmt: skip
-                for j in range(j4, j1):
-                    for u in range(i, i + 4):
-                        c[u, j] += _dot(a[u, k0:k1], b[j, k0:k1])
-            for i in range(i4, i1):
-                for j in range(j0, j1):
-                    c[i, j] += _dot(a[i, k0:k1], b[j, k0:k1])
+        _product_block(a, b, c, (task // column_blocks) * _A_ROWS, (task % column_blocks) * _B_ROWS)
     return c
+
+
+# Bodies of parallel loops are functions of their own, compiled once for the parallel and the serial version.
+
+
+@compiled
+def _product_block(a, b, c, i0, j0):
+    depth = a.shape[1]
+    i1 = min(i0 + _A_ROWS, c.shape[0])
+    j1 = min(j0 + _B_ROWS, c.shape[1])
+    i4 = i0 + (i1 - i0) // 4 * 4
+    j4 = j0 + (j1 - j0) // 4 * 4
+    for k0 in range(0, depth, _DEPTH):
+        k1 = min(k0 + _DEPTH, depth)
+        for i in range(i0, i4, 4):
+            for j in range(j0, j4, 4):
+                _dot_4x4(
+                    a[i, k0:k1], a[i + 1, k0:k1], a[i + 2, k0:k1], a[i + 3, k0:k1],
+                    b[j, k0:k1], b[j + 1, k0:k1], b[j + 2, k0:k1], b[j + 3, k0:k1],
+                    c[i, j : j + 4], c[i + 1, j : j + 4], c[i + 2, j : j + 4], c[i + 3, j : j + 4],
+                )  # fmt: skip
+            for j in range(j4, j1):
+                for u in range(i, i + 4):
+                    c[u, j] += _dot(a[u, k0:k1], b[j, k0:k1])
+        for i in range(i4, i1):
+            for j in range(j0, j1):
+                c[i, j] += _dot(a[i, k0:k1], b[j, k0:k1])
 
 
 @compiled
@@ -117,34 +131,38 @@ def quadratic_forms(tile, weights, row, column):
 
 @parallel
 def _quadratic_forms(tile, weights, row, column):
-    height, width = tile.shape
-    end = column + width
-    count = weights.shape[0]
-    count4 = count // 4 * 4
+    height = tile.shape[0]
     tasks = (height + _GROUP - 1) // _GROUP
-    parts = np.zeros((tasks, count))
+    parts = np.zeros((tasks, weights.shape[0]))
     for turn in numba.prange(tasks):
         # Rows of a diagonal tile shrink: groups taken from both ends in turn, every thread's share costs the same.
         task = turn // 2 if turn % 2 == 0 else tasks - 1 - turn // 2
-        first = task * _GROUP
-        last = min(first + _GROUP, height)
-        last4 = first + (last - first) // 4 * 4
-        for b in range(0, count4, 4):
-            for i in range(first, last4, 4):
-                j = i if row == column else 0
-                u = row + i
-                v = column + j
-                _form_4x4(
-                    tile[i, j:], tile[i + 1, j:], tile[i + 2, j:], tile[i + 3, j:], weights[b : b + 4, u : u + 4],
-                    weights[b, v:end], weights[b + 1, v:end], weights[b + 2, v:end], weights[b + 3, v:end], parts[task, b : b + 4],
-                )  # fmt: skip
-            for i in range(last4, last):
-                for c in range(b, b + 4):
-                    parts[task, c] += weights[c, row + i] * _dot(tile[i], weights[c, column:end])
-        for c in range(count4, count):
-            for i in range(first, last):
-                parts[task, c] += weights[c, row + i] * _dot(tile[i], weights[c, column:end])
+        _forms_of_group(tile, weights, row, column, task * _GROUP, min((task + 1) * _GROUP, height), parts[task])
     return parts
+
+
+@compiled
+def _forms_of_group(tile, weights, row, column, first, last, out):
+    """Add what rows first..last of the tile contribute."""
+    end = column + tile.shape[1]
+    count = weights.shape[0]
+    count4 = count // 4 * 4
+    last4 = first + (last - first) // 4 * 4
+    for b in range(0, count4, 4):
+        for i in range(first, last4, 4):
+            j = i if row == column else 0
+            u = row + i
+            v = column + j
+            _form_4x4(
+                tile[i, j:], tile[i + 1, j:], tile[i + 2, j:], tile[i + 3, j:], weights[b : b + 4, u : u + 4],
+                weights[b, v:end], weights[b + 1, v:end], weights[b + 2, v:end], weights[b + 3, v:end], out[b : b + 4],
+            )  # fmt: skip
+        for i in range(last4, last):
+            for c in range(b, b + 4):
+                out[c] += weights[c, row + i] * _dot(tile[i], weights[c, column:end])
+    for c in range(count4, count):
+        for i in range(first, last):
+            out[c] += weights[c, row + i] * _dot(tile[i], weights[c, column:end])
 
 
 @compiled
@@ -242,16 +260,32 @@ def _orthonormalise(start, basis, k, deflate):
     out = start.copy()
     for q in numba.prange(out.shape[0]):
         _project_out(out[q], basis[q], k, deflate[q])
-        out[q] /= np.sqrt(_dot(out[q], out[q]))
+        _scale(out[q], 1.0 / math.sqrt(_dot(out[q], out[q])))
     return out
+
+
+# Plain loops where array expressions would do: those take seconds to compile.
+
+
+@compiled
+def _scale(w, factor):
+    for i in range(w.size):
+        w[i] *= factor
+
+
+@compiled
+def _add_scaled(w, factor, other):
+    prefer_wide_vectors()
+    for i in range(w.size):
+        w[i] += factor * other[i]
 
 
 @compiled
 def _project_out(w, basis, k, deflate):
     for _ in range(2):
-        w -= _dot(w, deflate) * deflate
+        _add_scaled(w, -_dot(w, deflate), deflate)
         for i in range(k):
-            w -= _dot(w, basis[i]) * basis[i]
+            _add_scaled(w, -_dot(w, basis[i]), basis[i])
 
 
 @parallel
@@ -259,21 +293,22 @@ def _lanczos_step(basis, w, k, diagonal, off_diagonal, deflate, start):
     """Fill row k of the tridiagonal matrices; returns the next basis vectors."""
     m = w.shape[0]
     for q in numba.prange(m):
-        scale = np.sqrt(_dot(w[q], w[q]))
+        scale = math.sqrt(_dot(w[q], w[q]))
         diagonal[q, k] = _dot(basis[q, k], w[q])
         _project_out(w[q], basis[q], k + 1, deflate[q])
-        norm = np.sqrt(_dot(w[q], w[q]))
+        norm = math.sqrt(_dot(w[q], w[q]))
         for i in range(k):
             scale = max(scale, abs(diagonal[q, i]))
         if norm <= 1e-13 * scale:
             # The space found so far is invariant: go on in its complement from a new direction.
             norm = 0.0
-            w[q] = np.roll(start[q], k + 1)
+            for i in range(w.shape[1]):
+                w[q, i] = start[q, (i + k + 1) % w.shape[1]]
             _project_out(w[q], basis[q], k + 1, deflate[q])
-            fresh = np.sqrt(_dot(w[q], w[q]))
-            w[q] = w[q] / fresh if fresh > 1e-10 else 0.0 * w[q]
+            fresh = math.sqrt(_dot(w[q], w[q]))
+            _scale(w[q], 1.0 / fresh if fresh > 1e-10 else 0.0)
         else:
-            w[q] /= norm
+            _scale(w[q], 1.0 / norm)
         off_diagonal[q, k] = norm
     return w
 
@@ -332,5 +367,5 @@ def _top_ritz(diagonal, off, vector):
         vector[k - 1] /= pivots[k - 1]
         for i in range(k - 2, -1, -1):
             vector[i] = (vector[i] + off[i] * vector[i + 1]) / pivots[i]
-        vector /= np.sqrt(_dot(vector, vector))
+        _scale(vector, 1.0 / math.sqrt(_dot(vector, vector)))
     return value

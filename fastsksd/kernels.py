@@ -271,5 +271,12 @@ def _select_gap(y, rank):
         for i in range(outside, inside):
             gaps[filled] = y[j] - y[i]
             filled += 1
-    gaps.sort()
+    # Insertion sort: there are few, and NumPy's sort takes seconds to compile.
+    for i in range(1, filled):
+        gap = gaps[i]
+        j = i
+        while j > 0 and gaps[j - 1] > gap:
+            gaps[j] = gaps[j - 1]
+            j -= 1
+        gaps[j] = gap
     return gaps[rank - count_low]

@@ -31,7 +31,8 @@ def _multinomial_weights(seed, count, n):
     for b in numba.prange(count):
         key = stream_key(seed, np.uint64(b))
         row = weights[b]
-        row[:] = -1.0 / n
+        for i in range(n):
+            row[i] = -1.0 / n
         for i in range(n):
             row[int(bits_to_unit(stream_bits(key, np.uint64(i))) * n)] += 1.0 / n
     return weights

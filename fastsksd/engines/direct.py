@@ -45,31 +45,30 @@ class DirectEngine(PairTerms):
 
 @parallel
 def _stein_tile(code, y, s, a, row, row_end, column, column_end):
-    m = y.shape[0]
     height = row_end - row
     tasks = (height + _ROWS - 1) // _ROWS
     entries = np.zeros((height, column_end - column))
-    sums = np.empty((tasks, m))
+    sums = np.empty((tasks, y.shape[0]))
     for turn in numba.prange(tasks):
         # Rows of a diagonal tile shrink: taken from both ends in turn, every thread's share costs the same.
         task = turn // 2 if turn % 2 == 0 else tasks - 1 - turn // 2
         first = row + task * _ROWS
         last = min(first + _ROWS, row_end)
-        for q in range(m):
-            total = 0.0
-            for i in range(first, last):
-                start = max(column, i + 1)
-                total += _stein_row(
-                    code,
-                    y[q, i],
-                    s[q, i],
-                    a[q],
-                    y[q, start:column_end],
-                    s[q, start:column_end],
-                    entries[i - row, start - column :],
-                )
-            sums[task, q] = total
+        _stein_rows(code, y, s, a, first, last, column, column_end, entries[task * _ROWS :], sums[task])
     return entries, sums
+
+
+@compiled
+def _stein_rows(code, y, s, a, first, last, column, column_end, entries, sums):
+    """Fill the rows first..last of a tile and sum them for each slice."""
+    for q in range(y.shape[0]):
+        total = 0.0
+        for i in range(first, last):
+            start = max(column, i + 1)
+            y_q = y[q, start:column_end]
+            s_q = s[q, start:column_end]
+            total += _stein_row(code, y[q, i], s[q, i], a[q], y_q, s_q, entries[i - first, start - column :])
+        sums[q] = total
 
 
 @compiled
