@@ -84,15 +84,10 @@ class GofResult:
         strongest = int(np.argmax(self.slice_statistics))
         verdict = "the model is rejected" if self.reject() else "the model is not rejected"
         first = self.members[0] if self.members else None
-        spoke = (
-            {}
-            if first is None
-            else {"who spoke": f"{first.name}, bandwidth x {first.multiple:g} (of {len(self.members)} members)"}
-        )
-        return {
-            "verdict": f"{verdict} at level 0.05",
-            "p-value": f"{self.pvalue:.4g}",
-            **spoke,
+        facts = {"verdict": f"{verdict} at level 0.05", "p-value": f"{self.pvalue:.4g}"}
+        if first is not None:
+            facts["who spoke"] = f"{first.name}, bandwidth x {first.multiple:g} (of {len(self.members)} members)"
+        return facts | {
             "statistic": f"{self.statistic:.6g}" + ("" if first is None else " (-log10 of the smallest p-value of a member)"),
             "null": f"{self.null}, {self.null_distribution.size} resamples, 95% quantile {np.quantile(self.null_distribution, 0.95):.4g}",
             "samples": f"{self.n_test} tested, {self.n_train} used to find slices",
@@ -197,91 +192,94 @@ def gof_test(
     n_resamples = check_integer("n_resamples", n_resamples, 1)
     multiples = np.atleast_1d(check_positive_vector("multiples", multiples)).tolist()
     rng = check_rng(rng)
-    timings = {}
-
-    d = x.shape[1]
-    family = slices is None and n_slices is None and basis is None
-    if extra_slices is not None and not family:
-        raise ValueError("`extra_slices` are added to the default family; with `slices`, `n_slices` or `basis` there is none.")
-    extra_slices = [] if extra_slices is None else check_sets("extra_slices", extra_slices, d)
+    engine = choose_engine(engine)
     if slices is not None:
-        if n_slices is not None or basis is not None or score_q is not None or estimator != "ke":
+        if n_slices is not None or basis is not None or score_q is not None or estimator != "ke" or extra_slices is not None:
             raise ValueError(
-                "`slices` are given, so `n_slices`, `basis`, `estimator` and `score_q` have nothing to choose; leave them out."
+                "`slices` are given, so `n_slices`, `basis`, `estimator`, `score_q` and `extra_slices` have nothing to choose; "
+                "leave them out."
             )
-        named = isinstance(slices, Mapping)
-        sets = check_sets("slices", slices, d) if named else [("given", as_slices(slices, d))]
-        sets = [(name, [some]) for name, some in sets]
-        family = named
+        family, sets = _given_sets(slices, x.shape[1])
         n_train, test, scores = 0, x, evaluate_score(score, x)
     else:
-        basis = _check_basis(basis, n_slices, d)
+        family = n_slices is None and basis is None
+        extra_slices = _check_extra(extra_slices, family, x.shape[1])
+        basis = _check_basis(basis, n_slices, x.shape[1])
         check_choice("estimator", estimator, ESTIMATORS)
-        training, train_score, test, scores = _split(x, score, train, lag > 1, rng)
+        training, train_scores, test, scores = _split(x, score, train, lag > 1, rng)
         n_train = training.shape[0]
         if n_train < 3 and estimator == "ke" and debias:
             raise ValueError(f"`train`={train} leaves {n_train} training samples; debias=True needs at least 3.")
         difference = score_difference(
-            training, train_score if estimator == "ke" else score, estimator=estimator, score_q=score_q, debias=debias
+            training, train_scores if estimator == "ke" else score, estimator=estimator, score_q=score_q, debias=debias
         )
         found = find_slices(difference, n_slices=n_slices, basis=basis, debias=debias, gaps=not family)
         sets = standard_sets(found, extra_slices) if family else [("active", [found])]
-    if test.shape[0] < 2:
-        raise ValueError(f"`x` leaves {test.shape[0]} test samples; at least 2 are needed.")
-    if lag > 0.5 * test.shape[0]:
+    n_test = test.shape[0]
+    if n_test < 2:
+        raise ValueError(f"`x` leaves {n_test} test samples; at least 2 are needed.")
+    if lag > 0.5 * n_test:
         raise ValueError(
-            f"`lag` must be at most half the number of test samples, {test.shape[0]}: else no sign ever flips; got {lag:g}."
+            f"`lag` must be at most half the number of test samples, {n_test}: else no sign ever flips; got {lag:g}."
         )
     if family and np.ndim(kernel.bandwidth):
         raise ValueError("`kernel` must have one bandwidth, or the median, for a family of slice sets.")
-    timings["slices"] = time.perf_counter() - start
+    searched = time.perf_counter()
 
-    clock = time.perf_counter()
-    weights = resampling_weights(null, test.shape[0], n_resamples, lag=lag, rng=rng)
-    timings["weights"] = time.perf_counter() - clock
-    clock = time.perf_counter()
+    weights = resampling_weights(null, n_test, n_resamples, lag=lag, rng=rng)
+    weighted = time.perf_counter()
     members = _evaluate(sets, multiples if family else (1.0,), test, scores, kernel, engine, weights)
-    replicates = np.array([member.replicates for member in members])
-    statistics = np.array([member.statistics.sum() for member in members])
-    if family:
-        combined = combine(statistics, replicates)
-        strongest, value, pvalue, null_distribution = (
-            combined.strongest,
-            combined.statistic,
-            combined.pvalue,
-            combined.null_distribution,
-        )
-        order = np.argsort(-combined.scores, kind="stable")
-        spoken = tuple(
-            Member(
-                members[k].name,
-                members[k].multiple,
-                float(statistics[k]),
-                float(combined.pvalues[k]),
-                float(combined.adjusted_pvalues[k]),
-            )
-            for k in order
-        )
-    else:
-        strongest, value, null_distribution, spoken = 0, float(statistics[0]), replicates[0], ()
-        pvalue = resampling_pvalue(value, null_distribution)
-    timings["statistic"] = time.perf_counter() - clock
-    timings["total"] = time.perf_counter() - start
+    verdict = _combined_verdict(members) if family else _single_verdict(members[0])
+    end = time.perf_counter()
     return GofResult(
-        statistic=value,
-        pvalue=pvalue,
-        null_distribution=null_distribution,
-        slices=members[strongest].slices,
-        slice_statistics=members[strongest].statistics,
-        bandwidths=members[strongest].bandwidths,
-        n_test=test.shape[0],
+        **verdict,
+        n_test=n_test,
         n_train=n_train,
         null=null,
-        engine=members[strongest].engine,
+        engine=engine.name,
         kernel=kernel.name,
-        members=spoken,
-        timings=timings,
+        timings={"slices": searched - start, "weights": weighted - searched, "statistic": end - weighted, "total": end - start},
     )
+
+
+def _given_sets(slices, d):
+    """Whether the user's slices are a family, and its sets as `_evaluate` takes them."""
+    family = isinstance(slices, Mapping)
+    named = check_sets("slices", slices, d) if family else [("given", as_slices(slices, d))]
+    return family, [(name, [some]) for name, some in named]
+
+
+def _check_extra(extra_slices, family, d):
+    if extra_slices is None:
+        return []
+    if not family:
+        raise ValueError("`extra_slices` are added to the default family; with `n_slices` or `basis` there is none.")
+    return check_sets("extra_slices", extra_slices, d)
+
+
+def _single_verdict(member):
+    statistic = float(member.statistics.sum())
+    return {
+        "statistic": statistic,
+        "pvalue": resampling_pvalue(statistic, member.replicates),
+        "null_distribution": member.replicates,
+        "slices": member.slices,
+        "slice_statistics": member.statistics,
+        "bandwidths": member.bandwidths,
+    }
+
+
+def _combined_verdict(members):
+    statistics = np.array([member.statistics.sum() for member in members])
+    combined = combine(statistics, np.array([member.replicates for member in members]))
+    pvalues = zip(statistics.tolist(), combined.pvalues.tolist(), combined.adjusted_pvalues.tolist(), strict=True)
+    rows = [Member(member.name, member.multiple, *values) for member, values in zip(members, pvalues, strict=True)]
+    return _single_verdict(members[combined.strongest]) | {
+        "statistic": combined.statistic,
+        "pvalue": combined.pvalue,
+        "null_distribution": combined.null_distribution,
+        "members": tuple(rows[k] for k in np.argsort(-combined.scores, kind="stable")),
+    }
 
 
 class _Evaluated(NamedTuple):
@@ -293,12 +291,10 @@ class _Evaluated(NamedTuple):
     statistics: np.ndarray
     bandwidths: np.ndarray
     replicates: np.ndarray
-    engine: str
 
 
 def _evaluate(sets, multiples, x, scores, kernel, engine, weights):
     """Evaluate every set of slices at every multiple; groups of slices that sets share are computed once."""
-    engine = choose_engine(engine)
     done = {}
     for group in {id(group): group for _, groups in sets for group in groups}.values():
         y, s, a, h = project(x, scores, group, kernel)
@@ -312,9 +308,7 @@ def _evaluate(sets, multiples, x, scores, kernel, engine, weights):
         for multiple in multiples:
             parts = [done[id(group), multiple] for group in groups]
             statistics, bandwidths = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
-            evaluated.append(
-                _Evaluated(name, multiple, whole, statistics, bandwidths, sum(part[2] for part in parts), engine.name)
-            )
+            evaluated.append(_Evaluated(name, multiple, whole, statistics, bandwidths, sum(part[2] for part in parts)))
     return evaluated
 
 
