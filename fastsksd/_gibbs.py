@@ -11,6 +11,7 @@ import numba
 import numpy as np
 
 from ._jit import bits_to_unit, compiled, exp_nonpositive, parallel, pointwise, prefer_wide_vectors, stream_bits, stream_key
+from ._linalg import add_scaled
 
 _LAYERS = 256
 
@@ -64,16 +65,16 @@ def _run_chain(key, steps, b, c, shift, columns, factor, gram, edges, x):
         _draw_hidden(field, key, counter, drawn)
         counter += np.uint64(n_hidden)
         if step == 0:  # the start has mean 0, every later x has mean b + K h
-            _add_scaled(1.0, shift, base)
+            add_scaled(base, 1.0, shift)
         for k in range(n_hidden):
             change = drawn[k] - h[k]
             if change != 0.0:
-                _add_scaled(change, gram[k], base)
+                add_scaled(base, change, gram[k])
                 h[k] = drawn[k]
     _fill_normals(edges, key, counter, x)
-    _add_scaled(1.0, b, x)
+    add_scaled(x, 1.0, b)
     for k in range(n_hidden):
-        _add_scaled(h[k], columns[k], x)
+        add_scaled(x, h[k], columns[k])
 
 
 @compiled
@@ -116,13 +117,6 @@ def _dot_4(a0, a1, a2, a3, z, out):
     out[1] += s1
     out[2] += s2
     out[3] += s3
-
-
-@compiled
-def _add_scaled(a, values, out):
-    prefer_wide_vectors()
-    for i in range(out.size):
-        out[i] += a * values[i]
 
 
 @pointwise

@@ -274,7 +274,7 @@ def _scale(w, factor):
 
 
 @compiled
-def _add_scaled(w, factor, other):
+def add_scaled(w, factor, other):
     prefer_wide_vectors()
     for i in range(w.size):
         w[i] += factor * other[i]
@@ -283,9 +283,9 @@ def _add_scaled(w, factor, other):
 @compiled
 def _project_out(w, basis, k, deflate):
     for _ in range(2):
-        _add_scaled(w, -_dot(w, deflate), deflate)
+        add_scaled(w, -_dot(w, deflate), deflate)
         for i in range(k):
-            _add_scaled(w, -_dot(w, basis[i]), basis[i])
+            add_scaled(w, -_dot(w, basis[i]), basis[i])
 
 
 @parallel
