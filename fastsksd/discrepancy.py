@@ -11,7 +11,7 @@ from .engines.multivariate import MultivariateEngine
 from .engines.pairs import statistic as pair_statistic
 from .kernels import as_kernel, median_distance
 from .score_difference import score_difference
-from .slices import Slices, _check_basis, as_slices, random_slices
+from .slices import Slices, as_slices, check_basis, random_slices
 
 
 class Estimate(NamedTuple):
@@ -66,7 +66,7 @@ def sksd(x, score, slices, *, kernel="rbf", statistic="u", per_slice=False, engi
     kernel = as_kernel(kernel)
     engine = choose_engine(engine)
     pairs = engine(kernel.code, *project(x, evaluate_score(check_score(score), x), slices, kernel))
-    values = _finite(pair_statistic(pairs, pairs.sums(), statistic))
+    values = check_statistic(pair_statistic(pairs, pairs.sums(), statistic))
     return values if per_slice else float(values.sum())
 
 
@@ -95,7 +95,7 @@ def orthogonal_sksd(x, score, *, basis="identity", n_slices=100, kernel="rbf", s
     x = check_samples(x, min_rows=2)
     d = x.shape[1]
     n_slices = check_integer("n_slices", n_slices, 2)
-    basis = _check_basis(basis, None, d)
+    basis = check_basis(basis, None, d)
     if basis is None:
         raise ValueError("`basis` must be 'identity' or an (m, d) array.")
     rng = check_rng(rng)
@@ -139,7 +139,7 @@ def ksd(x, score, *, kernel="rbf", statistic="u"):
         raise ValueError("`kernel` of the KSD must have one bandwidth; got one per slice.")
     h = median_distance(x) if kernel.bandwidth == "median" else kernel.bandwidth
     pairs = MultivariateEngine(kernel.code, x, evaluate_score(check_score(score), x), h)
-    return float(_finite(pair_statistic(pairs, pairs.sums(), statistic))[0])
+    return float(check_statistic(pair_statistic(pairs, pairs.sums(), statistic))[0])
 
 
 def psd(x, score, *, estimator="ke", score_q=None, basis="identity", kernel="rbf", debias=True):
@@ -170,13 +170,14 @@ def psd(x, score, *, estimator="ke", score_q=None, basis="identity", kernel="rbf
     0.5
     """
     x = check_samples(x, min_rows=2)
-    basis = _check_basis(basis, None, x.shape[1])
+    basis = check_basis(basis, None, x.shape[1])
     difference = score_difference(x, check_score(score), estimator=estimator, score_q=score_q, kernel=kernel, debias=debias)
     moment = difference.second_moment(debias)
     return float(np.einsum("md,de,me->", basis, moment, basis) if basis is not None else np.trace(moment))
 
 
-def _finite(values):
+def check_statistic(values):
+    """Statistics that did not overflow."""
     if not np.all(np.isfinite(values)):
         raise ValueError("`x` or `score` holds numbers so large that the statistic overflows; rescale the samples.")
     return values

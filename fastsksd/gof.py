@@ -22,13 +22,13 @@ from ._validate import (
     score_is_array,
 )
 from .aggregate import MULTIPLES, Member, check_sets, combine, standard_sets
-from .discrepancy import _finite, project
+from .discrepancy import check_statistic, project
 from .engines import choose_engine
 from .engines.pairs import statistic as pair_statistic
 from .kernels import as_kernel
 from .nulls import NULLS, resampling_pvalue, resampling_weights
 from .score_difference import ESTIMATORS, score_difference
-from .slices import Slices, _check_basis, as_slices, find_slices
+from .slices import Slices, as_slices, check_basis, find_slices
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -204,7 +204,7 @@ def gof_test(
     else:
         family = n_slices is None and basis is None
         extra_slices = _check_extra(extra_slices, family, x.shape[1])
-        basis = _check_basis(basis, n_slices, x.shape[1])
+        basis = check_basis(basis, n_slices, x.shape[1])
         check_choice("estimator", estimator, ESTIMATORS)
         training, train_scores, test, scores = _split(x, score, train, lag > 1, rng)
         n_train = training.shape[0]
@@ -301,7 +301,7 @@ def _evaluate(sets, multiples, x, scores, kernel, engine, weights):
         for multiple in multiples:
             pairs = engine(kernel.code, y, s, a, multiple * h)
             sums, replicates = pairs.sums_and_replicates(weights)
-            done[id(group), multiple] = _finite(pair_statistic(pairs, sums, "u")), multiple * h, replicates
+            done[id(group), multiple] = check_statistic(pair_statistic(pairs, sums, "u")), multiple * h, replicates
     evaluated = []
     for name, groups in sets:
         whole = groups[0] if len(groups) == 1 else Slices(*(np.concatenate([getattr(g, k) for g in groups]) for k in "rg"))

@@ -137,11 +137,10 @@ def median_distances(y):
     return _median_gaps(np.sort(y, axis=1))
 
 
-def median_distance(x, rng=None):
-    """Median Euclidean distance between rows of `x`: all pairs up to 2000 rows, a random subsample of 2000 beyond."""
+def median_distance(x):
+    """Median Euclidean distance between rows of `x`: all pairs up to 2000 rows, a subsample of 2000, drawn with a fixed seed, beyond."""
     if x.shape[0] > MEDIAN_SUBSAMPLE:
-        rng = np.random.default_rng(0) if rng is None else rng
-        x = x[rng.choice(x.shape[0], MEDIAN_SUBSAMPLE, replace=False)]
+        x = x[np.random.default_rng(0).choice(x.shape[0], MEDIAN_SUBSAMPLE, replace=False)]
     x = x - np.median(x, axis=0)
     squares = np.einsum("id,id->i", x, x)
     distances = _pair_distances(product(x, x), squares)

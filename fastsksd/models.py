@@ -18,6 +18,7 @@ from ._validate import (
     check_rng,
     check_samples,
     evaluate_score,
+    frozen,
     real_array,
     score_is_array,
 )
@@ -214,7 +215,7 @@ class GaussianMixture(Model):
             raise ValueError(f"`weights` must be positive; got {weights.min()}.")
         if abs(weights.sum() - 1.0) > 1e-6:
             raise ValueError(f"`weights` must sum to one; they sum to {weights.sum():.6g}.")
-        self.weights = _frozen(weights / weights.sum())
+        self.weights = frozen(weights / weights.sum())
         covs = list(covs) if np.iterable(covs) else [covs] * count
         if len(covs) != count:
             raise ValueError(f"`covs` must hold one covariance for each of the {count} components; got {len(covs)}.")
@@ -482,7 +483,7 @@ class GaussBernRBM(Model):
         self.b = _parameter("b", b, (self.d,))
         self.c = _parameter("c", c, (self.d_hidden,))
         self.coupling = check_choice("coupling", coupling, COUPLINGS)
-        self._coupled = _frozen(COUPLINGS[coupling] * self.B)
+        self._coupled = frozen(COUPLINGS[coupling] * self.B)
 
     def __repr__(self):
         return f"GaussBernRBM(d={self.d}, d_hidden={self.d_hidden}, coupling={self.coupling!r})"
@@ -584,9 +585,9 @@ class _Covariance:
             variances = _per_coordinate(name, value, d)
             if np.any(variances <= 0):
                 raise ValueError(f"`{name}` must hold positive variances; got {variances.min()}.")
-            self._factor = _frozen(np.sqrt(variances))
+            self._factor = frozen(np.sqrt(variances))
         else:
-            self._factor = _frozen(_cholesky(name, _parameter(name, value, (d, d))))
+            self._factor = frozen(_cholesky(name, _parameter(name, value, (d, d))))
         self._diagonal = self._factor.ndim == 1
         self._log_det = 2.0 * np.log(self._factor if self._diagonal else np.diag(self._factor)).sum()
 
@@ -676,15 +677,10 @@ def _parameter(name, value, shape):
         raise ValueError(f"`{name}` must have shape ({wanted}); got {array.shape}.")
     if not np.all(np.isfinite(array)):
         raise ValueError(f"`{name}` holds NaN or infinity.")
-    return _frozen(array.copy())
+    return frozen(array)
 
 
 def _per_coordinate(name, value, d):
     """`value` as a vector of length d; a number stands for every coordinate."""
     value = real_array(name, value)
     return _parameter(name, np.full(d, value) if value.ndim == 0 else value, (d,))
-
-
-def _frozen(array):
-    array.setflags(write=False)
-    return array

@@ -148,7 +148,7 @@ def active_slices(
     x = check_samples(x, min_rows=2)
     check_score(score)
     noise = check_number("noise", noise, 0.0)
-    basis = _check_basis(basis, n_slices, x.shape[1])
+    basis = check_basis(basis, n_slices, x.shape[1])
     rng = check_rng(rng)
     difference = score_difference(x, score, estimator=estimator, score_q=score_q, kernel=kernel, debias=debias)
     return find_slices(difference, n_slices=n_slices, basis=basis, debias=debias, noise=noise, rng=rng)
@@ -164,7 +164,8 @@ def find_slices(difference, *, n_slices=None, basis=None, debias=True, noise=0.0
     return Slices(r, _perturbed(g, noise, rng), r_values, g_values, g_gaps)
 
 
-def _check_basis(basis, n_slices, d):
+def check_basis(basis, n_slices, d):
+    """The fixed directions r, (m, d), or None for active ones; `n_slices` goes with the latter only."""
     if n_slices is not None:
         check_integer("n_slices", n_slices, 1, d)
         if basis is not None:
