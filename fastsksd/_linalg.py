@@ -13,8 +13,9 @@ import numpy as np
 from ._jit import compiled, parallel, prefer_wide_vectors
 
 _A_ROWS, _B_ROWS, _DEPTH = 32, 64, 512  # block sizes of `product`, fixed for reproducible rounding
+_LAPACK = 256  # dimension beyond which LAPACK's blocked eigen-solver wins
 _SMALL = 1_000_000  # multiplications below which threads do not pay
-_GROUP = 16  # rows of a tile per task of `quadratic_forms`
+_GROUP, _COLUMNS = 32, 512  # block of a tile that `quadratic_forms` keeps in cache while the weights stream by
 
 
 def product(a, b):
@@ -144,46 +145,149 @@ def _quadratic_forms(tile, weights, row, column):
 @compiled
 def _forms_of_group(tile, weights, row, column, first, last, out):
     """Add what rows first..last of the tile contribute."""
-    end = column + tile.shape[1]
     count = weights.shape[0]
     count4 = count // 4 * 4
     last4 = first + (last - first) // 4 * 4
-    for b in range(0, count4, 4):
-        for i in range(first, last4, 4):
-            j = i if row == column else 0
-            u = row + i
-            v = column + j
-            _form_4x4(
-                tile[i, j:], tile[i + 1, j:], tile[i + 2, j:], tile[i + 3, j:], weights[b : b + 4, u : u + 4],
-                weights[b, v:end], weights[b + 1, v:end], weights[b + 2, v:end], weights[b + 3, v:end], out[b : b + 4],
-            )  # fmt: skip
-        for i in range(last4, last):
-            for c in range(b, b + 4):
-                out[c] += weights[c, row + i] * _dot(tile[i], weights[c, column:end])
-    for c in range(count4, count):
+    begin = first if row == column else 0
+    for start in range(begin, tile.shape[1], _COLUMNS):
+        stop = min(start + _COLUMNS, tile.shape[1])
+        for b in range(0, count4, 4):
+            for i in range(first, last4, 4):
+                j = max(start, i) if row == column else start
+                if j < stop:
+                    _form_4x4(tile, i, j, stop, weights, b, row, column, out)
         for i in range(first, last):
-            out[c] += weights[c, row + i] * _dot(tile[i], weights[c, column:end])
+            for b in range(count4 if i < last4 else 0, count):
+                out[b] += weights[b, row + i] * _dot(tile[i, start:stop], weights[b, column + start : column + stop])
 
 
 @compiled
-def _form_4x4(t0, t1, t2, t3, u, v0, v1, v2, v3, out):
-    """Four rows of a tile against four pairs of weights."""
+def _form_4x4(tile, i, j, stop, weights, b, row, column, out):
+    """Four rows of a tile, from column j, against four pairs of weights."""
     prefer_wide_vectors()
+    u = weights[b : b + 4, row + i : row + i + 4]
     u00, u01, u02, u03 = u[0, 0], u[0, 1], u[0, 2], u[0, 3]
     u10, u11, u12, u13 = u[1, 0], u[1, 1], u[1, 2], u[1, 3]
     u20, u21, u22, u23 = u[2, 0], u[2, 1], u[2, 2], u[2, 3]
     u30, u31, u32, u33 = u[3, 0], u[3, 1], u[3, 2], u[3, 3]
+    t0, t1, t2, t3 = tile[i, j:stop], tile[i + 1, j:stop], tile[i + 2, j:stop], tile[i + 3, j:stop]
+    j += column
+    stop += column
+    v0, v1, v2, v3 = weights[b, j:stop], weights[b + 1, j:stop], weights[b + 2, j:stop], weights[b + 3, j:stop]
     s0 = s1 = s2 = s3 = 0.0
-    for j in range(t0.size):
-        x0, x1, x2, x3 = t0[j], t1[j], t2[j], t3[j]
-        s0 += v0[j] * (u00 * x0 + u01 * x1 + u02 * x2 + u03 * x3)
-        s1 += v1[j] * (u10 * x0 + u11 * x1 + u12 * x2 + u13 * x3)
-        s2 += v2[j] * (u20 * x0 + u21 * x1 + u22 * x2 + u23 * x3)
-        s3 += v3[j] * (u30 * x0 + u31 * x1 + u32 * x2 + u33 * x3)
-    out[0] += s0
-    out[1] += s1
-    out[2] += s2
-    out[3] += s3
+    for k in range(t0.size):
+        x0, x1, x2, x3 = t0[k], t1[k], t2[k], t3[k]
+        s0 += v0[k] * (u00 * x0 + u01 * x1 + u02 * x2 + u03 * x3)
+        s1 += v1[k] * (u10 * x0 + u11 * x1 + u12 * x2 + u13 * x3)
+        s2 += v2[k] * (u20 * x0 + u21 * x1 + u22 * x2 + u23 * x3)
+        s3 += v3[k] * (u30 * x0 + u31 * x1 + u32 * x2 + u33 * x3)
+    out[b] += s0
+    out[b + 1] += s1
+    out[b + 2] += s2
+    out[b + 3] += s3
+
+
+def symmetric_eigenvectors(matrix):
+    """Eigenvalues of a symmetric matrix, largest first, and their eigenvectors as rows."""
+    if matrix.shape[0] > _LAPACK:
+        values, vectors = np.linalg.eigh(matrix)
+        return values[::-1], np.ascontiguousarray(vectors.T[::-1])
+    values, vectors = _tridiagonal_ql(*_tridiagonalise(np.array(matrix, dtype=float)))
+    order = np.argsort(-values, kind="stable")
+    return values[order], vectors[order]
+
+
+@compiled
+def _tridiagonalise(a):
+    """Householder reduction of `a`, in place: diagonal, off-diagonal, and the rows of the transposed basis."""
+    n = a.shape[0]
+    basis = np.zeros((n, n))
+    for i in range(n):
+        basis[i, i] = 1.0
+    v = np.zeros(n)
+    p = np.zeros(n)
+    for k in range(n - 2):
+        largest = 0.0
+        for i in range(k + 1, n):
+            largest = max(largest, abs(a[k, i]))
+        if largest == 0.0:
+            continue
+        for i in range(n):
+            v[i] = a[k, i] / largest if i > k else 0.0
+        norm = math.sqrt(_dot(v, v))
+        v[k + 1] += norm if v[k + 1] > 0 else -norm
+        beta = 2.0 / _dot(v, v)
+        for i in range(k, n):
+            p[i] = beta * _dot(a[i], v)
+        p[:k] = 0.0
+        add_scaled(p, -0.5 * beta * _dot(p, v), v)
+        for i in range(k, n):
+            v_i = v[i]
+            add_scaled(a[i], -v_i, p)
+            add_scaled(a[i], -p[i], v)
+        p[:] = 0.0
+        for i in range(k + 1, n):
+            add_scaled(p, v[i], basis[i])
+        for i in range(k + 1, n):
+            add_scaled(basis[i], -beta * v[i], p)
+    diagonal = np.empty(n)
+    off = np.zeros(n)
+    for i in range(n):
+        diagonal[i] = a[i, i]
+        if i < n - 1:
+            off[i] = a[i, i + 1]
+    return diagonal, off, basis
+
+
+@compiled
+def _tridiagonal_ql(diagonal, off, basis):
+    """Implicit QL with Wilkinson's shift; `basis` is turned into the eigenvectors, as rows."""
+    n = diagonal.size
+    for low in range(n):
+        for _ in range(60):
+            m = low
+            while m < n - 1 and abs(off[m]) > 2.3e-16 * (abs(diagonal[m]) + abs(diagonal[m + 1])):
+                m += 1
+            if m == low:
+                break
+            g = (diagonal[low + 1] - diagonal[low]) / (2.0 * off[low])
+            r = math.hypot(g, 1.0)
+            g = diagonal[m] - diagonal[low] + off[low] / (g + (r if g >= 0 else -r))
+            s = c = 1.0
+            p = 0.0
+            early = False
+            for i in range(m - 1, low - 1, -1):
+                f = s * off[i]
+                b = c * off[i]
+                r = math.hypot(f, g)
+                off[i + 1] = r
+                if r == 0.0:
+                    diagonal[i + 1] -= p
+                    off[m] = 0.0
+                    early = True
+                    break
+                s = f / r
+                c = g / r
+                g = diagonal[i + 1] - p
+                r = (diagonal[i] - g) * s + 2.0 * c * b
+                p = s * r
+                diagonal[i + 1] = g + p
+                g = c * r - b
+                _rotate(basis[i], basis[i + 1], c, s)
+            if not early:
+                diagonal[low] -= p
+                off[low] = g
+                off[m] = 0.0
+    return diagonal, basis
+
+
+@compiled
+def _rotate(x, y, c, s):
+    prefer_wide_vectors()
+    for k in range(x.size):
+        f = y[k]
+        y[k] = s * x[k] + c * f
+        x[k] = c * x[k] - s * f
 
 
 def top_eigenpairs(apply, guess, *, gaps=True, tolerance=1e-8, max_steps=150):

@@ -5,7 +5,8 @@ a few active directions see that one and miss the tails. So a small family is tr
 for every member, and the combination is calibrated on the joint replicates:
 
 1. Each member's statistic is turned into a p-value of its own by a shifted chi-square law with the mean, variance and skewness of
-   its replicates (the three-moment fit of Pearson, 1959; see also Imhof, 1961). The members' null laws differ in shape, from a
+   its replicates (the three-moment fit of Pearson, 1959; see also Imhof, 1961). Replicates are treated alike: each value is
+   judged by the law of all the others. The members' null laws differ in shape, from a
    single squared normal to nearly normal, so dividing by a standard deviation alone would let the skewed ones set the
    critical value for all.
 2. The verdict rests on the smallest of these p-values. Every replicate gets its own smallest p-value in the same way, and the
@@ -24,13 +25,15 @@ from .slices import Slices, as_slices
 
 TOP = (1, 3, 10)
 MULTIPLES = (0.5, 1.0, 2.0)
+_G = ("g = r", "active g")
 
 
 class Member(NamedTuple):
-    """One member of the family: a set of slices with one multiple of the median bandwidth."""
+    """One member of the family: a set of slices with one multiple of the bandwidth, on a part of the samples."""
 
     name: str
     multiple: float
+    part: str
     statistic: float
     pvalue: float
     adjusted_pvalue: float
@@ -56,9 +59,9 @@ def combine(statistics, replicates):
     scores = np.empty_like(statistics)
     null_scores = np.empty_like(replicates)
     for k, (statistic, row) in enumerate(zip(statistics, replicates, strict=True)):
-        law = _fit(row)
-        scores[k] = _log10_tail(law, statistic)
-        null_scores[k] = _log10_tail(law, row)
+        law = _laws_of_the_others(np.append(row, statistic))
+        values = _log10_tail(law, np.append(row, statistic))
+        null_scores[k], scores[k] = values[:-1], values[-1]
     null = null_scores.max(axis=0)
     adjusted = np.array([resampling_pvalue(score, null) for score in scores])
     pvalues = np.array([resampling_pvalue(statistic, row) for statistic, row in zip(statistics, replicates, strict=True)])
@@ -66,52 +69,75 @@ def combine(statistics, replicates):
     return Combined(float(scores[strongest]), float(adjusted[strongest]), null, scores, pvalues, adjusted, strongest)
 
 
-def _fit(replicates):
-    """Mean, standard deviation and degrees of freedom of the shifted chi-square with the replicates' first three moments."""
-    mean, deviation = replicates.mean(), replicates.std()
-    if deviation == 0:
-        return mean, 1.0, np.inf
-    skewness = np.mean(((replicates - mean) / deviation) ** 3)
-    return mean, deviation, 8.0 / skewness**2 if skewness > 1e-3 else np.inf
+def _laws_of_the_others(values):
+    """For each value the shifted chi-square with the first three moments of all the others: mean, deviation, degrees of freedom.
+
+    A value that had a part in its own law would look less extreme than it is; replicates would, and the statistic would not.
+    """
+    n = values.size - 1
+    centre, unit = values[:-1].mean(), values[:-1].std()
+    unit = unit or abs(values[-1] - centre) or 1.0
+    z = (values - centre) / unit
+
+    def mean_of_others(powers):
+        sums = powers[:-1].sum() + (powers[-1] - powers)
+        sums[-1] = powers[:-1].sum()  # the statistic may be so large that it leaves no digits of the rest
+        return sums / n
+
+    z2 = z * z
+    mean = mean_of_others(z)
+    second = np.maximum(mean_of_others(z2) - mean * mean, 0.0)
+    third = mean_of_others(z2 * z) - mean * (3.0 * second + mean * mean)
+    deviation = np.sqrt(second)
+    constant = deviation <= 1e-7 * np.abs(mean)
+    skewness = np.where(constant, 0.0, third / np.where(constant, 1.0, second * deviation))
+    df = np.where(skewness > 1e-3, 8.0 / np.maximum(skewness, 1e-3) ** 2, np.inf)
+    return centre + unit * mean, np.where(constant, unit, unit * deviation), df
 
 
 def _log10_tail(law, values):
     """``-log10 P(law >= values)``, finite however far the tail."""
     from scipy.special import gammaincc, gammaln, log_ndtr
 
-    mean, deviation, df = law
+    mean, deviation, df = (np.broadcast_to(parameter, np.shape(values)) for parameter in law)
     z = (values - mean) / deviation
-    if df > 1e4:
-        return -log_ndtr(-z) / np.log(10.0)
-    shape = 0.5 * df
-    y = np.maximum(shape + z * np.sqrt(shape), 0.0)
+    normal = df > 1e4
+    logs = np.empty_like(z)
+    logs[normal] = log_ndtr(-z[normal])
+    shape = 0.5 * df[~normal]
+    y = np.maximum(shape + z[~normal] * np.sqrt(shape), 0.0)
     tail = gammaincc(shape, y)
-    with np.errstate(divide="ignore"):
-        # Beyond the smallest double the leading term of the tail's expansion is exact to many digits.
-        logs = np.where(
-            tail > 1e-290, np.log(np.maximum(tail, 1e-300)), (shape - 1.0) * np.log(np.maximum(y, 1.0)) - y - gammaln(shape)
-        )
+    # Beyond the smallest double the leading term of the tail's expansion is exact to many digits.
+    far = (shape - 1.0) * np.log(np.maximum(y, 1.0)) - y - gammaln(shape)
+    logs[~normal] = np.where(tail > 1e-290, np.log(np.maximum(tail, 1e-300)), far)
     return -logs / np.log(10.0)
 
 
-def standard_sets(found, extra=()):
-    """The standard family for active slices `found` (as many as there are, most important first), and named sets added to it.
+def fixed_sets(d, extra=None):
+    """The sets of the standard family that need no training, by name: the coordinate basis, and those the user adds."""
+    added = [] if extra is None else check_sets("extra_slices", extra, d)
+    reserved = {"coordinates", *(f"{size} active r, {g}" for size in (*(f"top {top}" for top in TOP), "all") for g in _G)}
+    for name, _ in added:
+        if name in reserved:
+            raise ValueError(f"`extra_slices` has a set named {name!r}, which is a name of the standard family.")
+    return [("coordinates", Slices(np.eye(d), np.eye(d))), *added]
+
+
+def active_sets(found):
+    """The active sets of the standard family, for slices `found` (as many as there are, most important first).
 
     Returns a list of pairs (name, list of Slices). Sets share their parts: the top 3 are the top 1 and two more, so what they have
     in common is computed once.
     """
-    d, m = found.d, len(found)
-    sets = [("coordinates", [Slices(np.eye(d), np.eye(d))])]
+    m = len(found)
     edges = [0, *(top for top in TOP if top < m), m]
-    for title, g in (("g = r", found.r), ("active g", found.g)) if d > 1 else ():
+    sets = []
+    for title, g in zip(_G, (found.r, found.g), strict=True):
         parts = [Slices(found.r[a:b], g[a:b]) for a, b in pairwise(edges)]
         for count in range(1, len(parts) + 1):
             size = "all" if edges[count] == m else f"top {edges[count]}"
             sets.append((f"{size} active r, {title}", parts[:count]))
-    for name, _ in extra:
-        if name in dict(sets):
-            raise ValueError(f"`extra_slices` has a set named {name!r}, which is a name of the standard family.")
-    return sets + [(name, [slices]) for name, slices in extra]
+    return sets
 
 
 def check_sets(argument, sets, d):

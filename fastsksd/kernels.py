@@ -53,6 +53,19 @@ def stein_term(kind, t, a, s_i, s_j):
     return s_i * s_j * k + a * (s_j - s_i) * k1 - a * a * k2
 
 
+@pointwise
+def rbf_stein_ladder(t, a, s_i, s_j):
+    """mu_ij of the RBF kernel with a quarter, half and the whole of the bandwidth in whose units `t` and `a` are."""
+    k = exp_nonpositive(-0.5 * t * t)
+    k4 = (k * k) * (k * k)
+    k16 = (k4 * k4) * (k4 * k4)
+    b = a * t
+    ss = s_i * s_j
+    drift = b * (s_j - s_i) - a * a
+    curve = b * b
+    return k16 * (ss - 16.0 * (drift + 16.0 * curve)), k4 * (ss - 4.0 * (drift + 4.0 * curve)), k * (ss - (drift + curve))
+
+
 @dataclass(frozen=True, eq=False)
 class Kernel:
     """Base of the kernels: a `bandwidth`, which is "median", a number, or one number per slice.
@@ -191,7 +204,7 @@ def _median_gap(y):
         return 0.0
     lower = (pairs - 1) // 2
     upper = pairs // 2
-    if lower < zero:  # the median itself is 0: take it over the distinct pairs
+    if upper < zero:  # the median itself is 0: take it over the distinct pairs
         lower = zero + (pairs - zero - 1) // 2
         upper = zero + (pairs - zero) // 2
     first = _select_gap(y, lower)

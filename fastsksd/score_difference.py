@@ -304,7 +304,8 @@ class _SmoothedSensitivity:
 
     With ``v_i = s_i.r - x_i.r / H^2``, ``eta_j = x_j.r / H^2`` and ``alpha = x.v``, the gradient at sample j is, up to
     ``1 / (n H^2)``,  ``sum_i b_ij``  with  ``b_ij = K_ij [ (v_i + eta_j) (x_i - x_j) + r ]``.
-    Debiased, the diagonal of K is zero and ``sum_ij b_ij b_ij^T`` is taken off, a polynomial in v, eta and alpha against K^2.
+    Debiased, the diagonal of K is zero and ``sum_ij b_ij b_ij^T`` is taken off. There ``(v_i + eta_j)^2`` is multiplied out: the squares
+    need products with K^2 that are the same for every vector, and only the mixed term needs new ones.
     """
 
     def __init__(self, smoother, r, debias):
@@ -316,60 +317,71 @@ class _SmoothedSensitivity:
         self.x_rows = np.ascontiguousarray(x.T)
         self.eta = precision * product(r, x)
         self.v = product(r, smoother.coefficients) - self.eta
-        self.store = n <= DENSE_LIMIT
-        self.blocks = lambda: _kernel_blocks(x, x, smoother.width, diagonal=0.0 if debias else 1.0)
-        if self.store:
+        self.blocks = lambda: _with_squares(_kernel_blocks(x, x, smoother.width, diagonal=0.0 if debias else 1.0), debias)
+        if n <= DENSE_LIMIT:
             stored = list(self.blocks())
             self.blocks = lambda: stored
-        self.weight = np.concatenate([k.sum(axis=1) for _, k in self.blocks()])
+        self.weight = np.concatenate([k.sum(axis=1) for _, k, _ in self.blocks()])
         self.shift_rows = self._times_kernel(self.x_rows)
         self.shift = np.ascontiguousarray(self.shift_rows.T)
         self.drift = self._times_kernel(self.v) + self.eta * self.weight
         self.debias = debias
+        self.scale = precision**2 / (n * (n - 1.0) * (n - 2.0) if debias else n**3)
         if debias:
-            self.scale = precision**2 / (n * (n - 1.0) * (n - 2.0))
-            self.weight2 = np.concatenate([(k * k).sum(axis=1) for _, k in self.blocks()])
-            self.moments = np.split(
-                self._times_kernel(np.concatenate([self.v, self.v**2, self.eta, self.eta**2]), square=True), 4
-            )
-        else:
-            self.scale = precision**2 / n**3
+            self._prepare_self_terms()
 
     def _times_kernel(self, rows, square=False):
         """``rows @ K`` (K is symmetric), or with the entries of K squared."""
         out = np.empty((rows.shape[0], self.x.shape[0]))
-        for block, k in self.blocks():
-            out[:, block] = product(rows, k * k if square else k)
+        for block, k, k2 in self.blocks():
+            out[:, block] = product(rows, k2 if square else k)
         return out
+
+    def _prepare_self_terms(self):
+        v, eta, r = self.v, self.eta, self.r
+        weight = np.concatenate([k2.sum(axis=1) for _, _, k2 in self.blocks()])
+        self.squares = v * v + eta * eta
+        self.shift2_rows = self._times_kernel(self.x_rows, square=True)
+        self.shift2 = np.ascontiguousarray(self.shift2_rows.T)
+        smoothed_squares, smoothed_v, smoothed_eta = np.split(
+            self._times_kernel(np.concatenate([self.squares, v, eta]), square=True), 3
+        )
+        self.own = self.squares * weight + smoothed_squares + 2.0 * (v * smoothed_eta + eta * smoothed_v)
+        # sum_ij K_ij^2 (v_i + eta_j) (x_i - x_j), and half of sum_ij K_ij^2 r: both meet r on one side.
+        linear = v * weight + smoothed_eta - smoothed_v - eta * weight
+        self.linear = product(linear, self.x_rows) + 0.5 * weight.sum() * r
 
     def __call__(self, u):
         alpha = product(u, self.x)
         along = np.einsum("md,md->m", self.r, u)[:, None]
-        z = self._times_kernel(self.v * alpha) + self.eta * product(u, self.shift) - alpha * self.drift + self.weight * along
+        v_alpha = self.v * alpha
+        z = self._times_kernel(v_alpha) + self.eta * product(u, self.shift) - alpha * self.drift + self.weight * along
         out = product(self.v * self._times_kernel(z) - self.drift * z, self.x_rows)
         out += product(self.eta * z, self.shift_rows)
         out += (z @ self.weight)[:, None] * self.r
         if self.debias:
-            out -= self._self_terms(alpha, along)
+            out -= self._self_terms(u, alpha, v_alpha, along)
         return self.scale * out
+
+    def _self_terms(self, u, alpha, v_alpha, along):
+        """``sum_ij b_ij (b_ij.u)``."""
+        smoothed_eta, smoothed_v = np.split(self._times_kernel(np.concatenate([self.eta * alpha, v_alpha]), square=True), 2)
+        mixed = self.v * smoothed_eta + self.eta * smoothed_v
+        out = product(self.own * alpha - self.squares * product(u, self.shift2) - 2.0 * mixed, self.x_rows)
+        out -= product(self.squares * alpha, self.shift2_rows)
+        return out + self.linear * along + np.einsum("md,md->m", self.linear, u)[:, None] * self.r
 
     def restricted(self, mask):
         """The operators picked by a boolean mask; what all r share stays shared."""
         some = copy.copy(self)
-        some.r, some.eta, some.v, some.drift = (array[mask] for array in (self.r, self.eta, self.v, self.drift))
-        if self.debias:
-            some.moments = [array[mask] for array in self.moments]
+        for name in ("r", "eta", "v", "drift", *(("squares", "own", "linear") if self.debias else ())):
+            setattr(some, name, getattr(self, name)[mask])
         return some
 
-    def _self_terms(self, alpha, along):
-        v, eta, w = self.v, self.eta, self.weight2
-        kv, kv2, keta, keta2 = self.moments
-        powers = np.concatenate([alpha, v * alpha, v * v * alpha, eta * alpha, eta * eta * alpha])
-        ka, kva, kv2a, keta_a, keta2_a = np.split(self._times_kernel(powers, square=True), 5)
-        rows = v * v * (alpha * w - ka) + 2 * v * (alpha * keta - keta_a) + alpha * keta2 - keta2_a + along * (v * w + keta)
-        columns = kv2a - alpha * kv2 + 2 * eta * (kva - alpha * kv) + eta * eta * (ka - alpha * w) + along * (kv + eta * w)
-        total = np.sum(v * (alpha * w - ka) + alpha * keta - keta_a, axis=1) + along[:, 0] * w.sum()
-        return product(rows - columns, self.x_rows) + total[:, None] * self.r
+
+def _with_squares(blocks, wanted):
+    for block, k in blocks:
+        yield block, k, k * k if wanted else None
 
 
 def _stein_right_side(x, width):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._linalg import product, top_eigenpairs
+from ._linalg import product, symmetric_eigenvectors, top_eigenpairs
 from ._validate import check_integer, check_number, check_rng, check_samples, check_score, check_unit_rows, frozen
 from .score_difference import score_difference
 
@@ -154,13 +154,17 @@ def active_slices(
     return find_slices(difference, n_slices=n_slices, basis=basis, debias=debias, noise=noise, rng=rng)
 
 
-def find_slices(difference, *, n_slices=None, basis=None, debias=True, noise=0.0, rng=None, gaps=True):
-    """Algorithm 1 for a given score difference; without `gaps`, which take about as long as the slices, they are left out."""
+def find_slices(difference, *, n_slices=None, basis=None, debias=True, noise=0.0, rng=None, gaps=True, tolerance=1e-8):
+    """Algorithm 1 for a given score difference.
+
+    Without `gaps`, which take about as long as the slices, they are left out. `tolerance` is that of g, relative to its
+    eigenvalue.
+    """
     moment = difference.second_moment(debias)
     r = _leading_eigenvectors(moment, moment.shape[0] if n_slices is None else n_slices) if basis is None else basis
     r_values = np.einsum("md,md->m", product(r, moment), r)
     r = _perturbed(r, noise, rng)
-    g, g_values, g_gaps = _active_g(difference, r, debias, gaps)
+    g, g_values, g_gaps = _active_g(difference, r, debias, gaps, tolerance)
     return Slices(r, _perturbed(g, noise, rng), r_values, g_values, g_gaps)
 
 
@@ -184,21 +188,22 @@ def _leading_eigenvectors(matrix, count):
 
     The null space is left out: which vectors span it is decided by rounding.
     """
-    values, vectors = np.linalg.eigh(matrix)
+    values, vectors = symmetric_eigenvectors(matrix)
     known = np.abs(values) > values.size * np.finfo(float).eps * np.abs(values).max()
-    vectors = vectors.T[known][::-1][:count] if known.any() else vectors.T[::-1][:count]
+    vectors = (vectors[known] if known.any() else vectors)[:count]
     largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1)
     return np.ascontiguousarray(vectors * np.where(largest < 0, -1.0, 1.0))
 
 
-def _active_g(difference, r, debias, gaps):
+def _active_g(difference, r, debias, gaps, tolerance):
     """Top eigenvector of H_r for each r, with eigenvalue and gap, as many r at a time as memory allows."""
     m, d = r.shape
     batch = max(1, _BASIS_BYTES // (8 * d * (d + min(d, _STEPS))))
     parts = []
     for start in range(0, m, batch):
         rows = np.ascontiguousarray(r[start : start + batch])
-        parts.append(top_eigenpairs(difference.sensitivity(rows, debias), rows, gaps=gaps, max_steps=_STEPS))
+        operators = difference.sensitivity(rows, debias)
+        parts.append(top_eigenpairs(operators, rows, gaps=gaps, tolerance=tolerance, max_steps=_STEPS))
     g, g_values, g_gaps = (None if field[0] is None else np.concatenate(field) for field in zip(*parts, strict=True))
     # The sign of g is free: let it point along r.
     return g * np.where(np.einsum("md,md->m", g, r) < 0, -1.0, 1.0)[:, None], g_values, g_gaps

@@ -6,7 +6,7 @@ from scipy import stats
 
 import fastsksd as fs
 from fastsksd import models
-from fastsksd.aggregate import _fit, _log10_tail, combine, standard_sets
+from fastsksd.aggregate import _laws_of_the_others, _log10_tail, active_sets, combine
 
 X = np.random.default_rng(0).standard_normal((80, 4))
 TWO = {"first": fs.Slices(np.eye(4)[:1], np.eye(4)[:1]), "second": fs.random_slices(4, 2, rng=0)}
@@ -26,8 +26,25 @@ def test_tail_of_the_three_moment_law():
 
 def test_fit_recovers_a_weighted_chi_square():
     z = np.random.default_rng(0).standard_normal((200_000, 5))
-    mean, deviation, df = _fit(0.3 * (z**2 - 1).sum(axis=1) + 2.0)
-    np.testing.assert_allclose([mean, deviation, df], [2.0, 0.3 * np.sqrt(10), 5.0], rtol=0.05)
+    mean, deviation, df = _laws_of_the_others(0.3 * (z**2 - 1).sum(axis=1) + 2.0)
+    np.testing.assert_allclose([mean[-1], deviation[-1], df[-1]], [2.0, 0.3 * np.sqrt(10), 5.0], rtol=0.05)
+
+
+@pytest.mark.parametrize("outlier", [0.0, 1e3, 1e12])
+def test_each_value_is_judged_by_the_law_of_the_others(outlier):
+    values = np.append(np.random.default_rng(0).chisquare(2, 40), outlier)
+    mean, deviation, df = _laws_of_the_others(values)
+    for k in (0, 20, 40):
+        others = np.delete(values, k)
+        np.testing.assert_allclose([mean[k], deviation[k]], [others.mean(), others.std()], rtol=1e-9)
+        np.testing.assert_allclose(df[k], 8 / stats.skew(others) ** 2, rtol=1e-9)
+
+
+def test_constant_replicates_have_no_law():
+    for statistic in (0.0, 1.0):
+        assert np.all(np.isfinite(combine(np.array([statistic]), np.zeros((1, 9))).null_distribution))
+    assert combine(np.array([0.0]), np.zeros((1, 9))).pvalue == 1.0
+    assert combine(np.array([1.0]), np.zeros((1, 9))).pvalue == 0.1
 
 
 def test_one_member_is_its_own_test():
@@ -92,7 +109,7 @@ def test_result_shows_who_spoke():
     assert names == {"coordinates"} | {
         f"{size} active r, {g}" for size in ("top 1", "top 3", "top 10", "all") for g in ("g = r", "active g")
     }
-    assert len(result.members) == 27 and {member.multiple for member in result.members} == {0.5, 1.0, 2.0}
+    assert len(result.members) == 3 + 2 * 24 and {member.multiple for member in result.members} == {0.5, 1.0, 2.0}
     first = result.members[0]
     assert first.adjusted_pvalue == result.pvalue == min(member.adjusted_pvalue for member in result.members)
     assert first.name in repr(result)
@@ -112,7 +129,7 @@ def test_members_are_the_single_tests():
 
 def test_nested_sets_share_their_parts():
     found = fs.active_slices(X, -X)
-    sets = dict(standard_sets(found))
+    sets = dict(active_sets(found))
     assert sets["top 3 active r, g = r"][0] is sets["top 1 active r, g = r"][0]
     whole = np.concatenate([part.r for part in sets["all active r, active g"]])
     assert np.array_equal(whole, found.r)

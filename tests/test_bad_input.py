@@ -36,7 +36,7 @@ GOF = {
     "NaN in x": (dict(x=with_value(np.nan)), ValueError, r"`x` holds NaN or infinity in 1 of 60 rows \(rows 7\)"),
     "infinity in x": (dict(x=with_value(np.inf)), ValueError, "`x` holds NaN or infinity"),
     "one sample": (dict(x=X[:1]), ValueError, "`train`"),
-    "three samples": (dict(x=X[:3]), ValueError, "`train`=0.2 splits 3 samples.*at least 2.*`slices`"),
+    "three samples": (dict(x=X[:3]), ValueError, "`train`='cross' splits 3 samples.*at least 2.*`slices`"),
     "one test sample": (dict(x=X[:1], slices=SLICES), ValueError, "`x` leaves 1 test samples"),
     "two training samples": (dict(train=2), ValueError, "`train`=2 leaves 2 training samples; debias=True needs at least 3"),
     "score of another shape": (
@@ -98,7 +98,7 @@ GOF = {
         ValueError,
         "`score` must be a callable or a model when `train`",
     ),
-    "train a word": (dict(train="half"), TypeError, "`train` must be a number"),
+    "train a word": (dict(train="half"), TypeError, "`train` must be a fraction, a count, an array of samples or 'cross'"),
     "train a flag": (dict(train=True), TypeError, "`train`"),
     "kernel unknown": (dict(kernel="laplace"), ValueError, "`kernel` must be one of 'rbf', 'imq'; got 'laplace'"),
     "kernel of another type": (dict(kernel=3), TypeError, "`kernel` must be 'rbf', 'imq' or a kernel object"),

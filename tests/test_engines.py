@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastsksd as fs
-from fastsksd._linalg import product, quadratic_forms, top_eigenpairs
+from fastsksd._linalg import product, quadratic_forms, symmetric_eigenvectors, top_eigenpairs
 from fastsksd.discrepancy import project
 from fastsksd.engines import choose_engine
 from fastsksd.engines import pairs as pairs_module
@@ -60,6 +60,35 @@ def test_replicates_and_matrix_match_the_reference(engine, kernel, tile, monkeyp
     np.testing.assert_allclose(sums.sum(), matrix.sum() - np.trace(matrix), rtol=1e-11)
     np.testing.assert_allclose(loaded.matrix() + np.diag(np.diag(matrix)), matrix, rtol=1e-11, atol=1e-11)
     np.testing.assert_allclose(loaded.diagonal().sum(), np.trace(matrix), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "imq"])
+@pytest.mark.parametrize("multiples", [(0.5, 1.0, 2.0), (1.0, 0.5), (0.3,)])
+@pytest.mark.parametrize("tile", [5, 1024])
+def test_several_bandwidths_are_each_alone(engine, kernel, multiples, tile, monkeypatch):
+    monkeypatch.setattr(pairs_module, "TILE", tile)
+    x, s, slices = problem(6, n=23)
+    object_kernel = fs.kernels.as_kernel(kernel)
+    y, s_along, a, h = project(x, s, slices, object_kernel)
+    weights = np.random.default_rng(0).standard_normal((5, 40))
+    loaded = choose_engine(engine)(object_kernel.code, y, s_along, a, h)
+    for multiple, (sums, replicates) in zip(multiples, loaded.sums_and_replicates_at(multiples, weights, 10), strict=True):
+        matrix = reference_matrix(x, s, slices, kernel, multiple * h)
+        expected = [reference.bootstrap_replicate(matrix, w[10:33]) for w in weights]
+        np.testing.assert_allclose(replicates, expected, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(sums.sum(), matrix.sum() - np.trace(matrix), rtol=1e-10)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 60))
+def test_symmetric_eigenvectors(seed, n):
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((n, max(1, n // 2)))
+    matrix = a @ a.T - rng.integers(0, 2) * np.eye(n)
+    values, vectors = symmetric_eigenvectors(matrix)
+    scale = np.abs(matrix).max() * n
+    np.testing.assert_allclose(vectors @ vectors.T, np.eye(n), atol=1e-13 * n)
+    np.testing.assert_allclose(vectors @ matrix, values[:, None] * vectors, atol=1e-14 * scale)
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(matrix)[::-1], atol=1e-14 * scale)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 40), st.sampled_from(["rbf", "imq"]), st.floats(-3, 3))

@@ -80,7 +80,8 @@ def test_statistic_is_that_of_the_held_out_samples():
     matrix = sum(
         reference.stein_matrix(x, -x, r, g, "rbf", h) for r, g, h in zip(slices.r, slices.g, result.bandwidths, strict=True)
     )
-    np.testing.assert_allclose(result.null_distribution, [reference.bootstrap_replicate(matrix, w) for w in weights], rtol=1e-10)
+    expected = [reference.bootstrap_replicate(matrix, w / 60) for w in weights]
+    np.testing.assert_allclose(result.null_distribution, expected, rtol=1e-10)
     assert result.pvalue == (1 + np.sum(result.null_distribution >= result.statistic)) / 21
 
 
@@ -92,18 +93,22 @@ def test_split_is_a_partition():
         seen.append(samples.copy())
         return -samples
 
-    training, train_scores, test, scores = gof._split(x, score, 0.3, False, np.random.default_rng(0))
-    assert (len(training), len(test)) == (30, 70)
-    assert np.array_equal(np.sort(np.concatenate([training, test])[:, 0]), x[:, 0])
-    assert np.all(np.diff(test[:, 0]) > 0)  # in order
-    assert np.array_equal(train_scores, -training) and np.array_equal(scores, -test)
+    x_ordered, scores, folds = gof._folds(x, score, 0.3, False, np.random.default_rng(0))
+    (fold,) = folds
+    assert (len(fold.x), fold.start, fold.stop) == (30, 30, 100)
+    assert np.array_equal(np.sort(x_ordered[:, 0]), x[:, 0])
+    assert np.array_equal(fold.x, x_ordered[:30]) and np.array_equal(fold.scores, -fold.x)
+    assert np.all(np.diff(x_ordered[30:, 0]) > 0)  # in order
+    assert np.array_equal(scores, -x_ordered)
     assert len(seen) == 1  # one call of the user's function
 
 
 def test_correlated_samples_are_split_in_order():
     x = np.arange(50.0)[:, None]
-    training, _, test, _ = gof._split(x, -x, 0.2, True, np.random.default_rng(0))
-    assert np.array_equal(training, x[:10]) and np.array_equal(test, x[10:])
+    for train, first in ((0.2, 10), ("cross", 25)):
+        ordered, _, folds = gof._folds(x, -x, train, True, np.random.default_rng(0))
+        assert np.array_equal(ordered, x)
+        assert np.array_equal(folds[-1].x, x[:first]) and (folds[-1].start, folds[-1].stop) == (first, 50)
 
 
 def test_array_callable_and_model_scores_agree():
@@ -159,17 +164,17 @@ def test_weights_have_the_right_moments(null):
     n, count = 50, 40000
     weights = resampling_weights(null, n, count, rng=np.random.default_rng(0))
     if null == "bootstrap":
-        counts = weights * n + 1
+        counts = weights + 1
         np.testing.assert_allclose(counts, np.round(counts), atol=1e-9)
         np.testing.assert_allclose(counts.sum(axis=1), n, rtol=1e-12)
         assert stats.chisquare(counts.sum(axis=0)).pvalue > 1e-4
         frequencies = np.bincount(np.round(counts).astype(int).ravel(), minlength=6)[:6]
         expected = stats.binom.pmf(np.arange(6), n, 1 / n) * n * count
         assert np.all(np.abs(frequencies - expected) < 5 * np.sqrt(expected))
-        variance, covariance = (1 - 1 / n) / n**2, -1 / n**3
+        variance, covariance = 1 - 1 / n, -1 / n
     else:
-        assert np.allclose(np.abs(weights), 1 / np.sqrt(n * (n - 1)))
-        variance, covariance = 1 / (n * (n - 1)), 0.0
+        assert np.all(np.abs(weights) == 1)
+        variance, covariance = 1.0, 0.0
     observed = weights.T @ weights / count
     np.testing.assert_allclose(np.diag(observed), variance, rtol=0.05)
     off = observed[np.triu_indices(n, 1)]
@@ -179,7 +184,7 @@ def test_weights_have_the_right_moments(null):
 
 @pytest.mark.parametrize("lag", [2, 5, 20])
 def test_correlated_signs_have_the_stated_autocorrelation(lag):
-    signs = resampling_weights("wild", 400, 4000, lag=lag, rng=np.random.default_rng(0)) * np.sqrt(400 * 399)
+    signs = resampling_weights("wild", 400, 4000, lag=lag, rng=np.random.default_rng(0))
     for distance in (1, 2, 7):
         observed = np.mean(signs[:, :-distance] * signs[:, distance:])
         assert abs(observed - (1 - 2 / lag) ** distance) < 0.02
@@ -189,6 +194,37 @@ def test_correlated_signs_have_the_stated_autocorrelation(lag):
 def test_pvalue_counts_ties_and_is_never_zero():
     assert resampling_pvalue(2.0, np.array([1.0, 2.0, 3.0])) == 3 / 4
     assert resampling_pvalue(9.0, np.arange(9.0)) == 1 / 10
+
+
+def test_cross_fitting_tests_each_half_along_slices_of_the_other():
+    x = np.random.default_rng(1).standard_normal((41, 3))
+    ordered, scores, folds = gof._folds(x, -x, "cross", False, np.random.default_rng(0))
+    assert [(fold.start, fold.stop) for fold in folds] == [(0, 20), (20, 41)]
+    assert np.array_equal(folds[0].x, ordered[20:]) and np.array_equal(folds[1].x, ordered[:20])
+    result = fs.gof_test(x, -x, n_slices=2, train="cross", multiples=[1.0], n_resamples=40, rng=0)
+    assert (result.n_test, result.n_train) == (41, 41)
+    ordered, scores, folds = gof._folds(x, -x, "cross", False, np.random.default_rng(0))
+    for fold in folds:
+        slices = fs.active_slices(fold.x, fold.scores, n_slices=2)
+        rows = slice(fold.start, fold.stop)
+        member = next(member for member in result.members if member.part == fold.name)
+        np.testing.assert_allclose(member.statistic, fs.sksd(ordered[rows], scores[rows], slices), rtol=1e-10)
+
+
+def test_sets_fixed_beforehand_are_tested_on_all_samples():
+    x = np.random.default_rng(2).standard_normal((50, 3))
+    identity = fs.Slices(np.eye(3), np.eye(3))
+    for train in ("cross", 0.2):
+        result = fs.gof_test(x, -x, train=train, n_resamples=30, rng=0)
+        member = next(m for m in result.members if m.name == "coordinates" and m.multiple == 1.0)
+        assert member.part == "all"
+        np.testing.assert_allclose(member.statistic, fs.sksd(x, -x, identity), rtol=1e-10)
+
+
+def test_bootstrap_counts_of_parts_sum_to_their_sizes():
+    weights = resampling_weights("bootstrap", 30, 50, edges=[12], rng=np.random.default_rng(0))
+    assert np.all(weights[:, :12].sum(axis=1) == 0) and np.all(weights[:, 12:].sum(axis=1) == 0)
+    assert weights[:, :12].std() > 0.5
 
 
 def test_negative_statistics_are_not_clipped():

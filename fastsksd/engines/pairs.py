@@ -26,22 +26,22 @@ class PairTerms:
 
     def sums(self):
         """``sum_{i != j} mu_ij`` for each component."""
-        return 2.0 * sum(self.tile(rows, columns)[1] for rows, columns in _tiles(self.n))
+        return 2.0 * sum(self.tile(rows, columns)[1] for rows, columns in tiles(self.n))
 
-    def sums_and_replicates(self, weights):
-        """`sums`, and ``sum_{i != j} w_i w_j mu_ij`` for each row w of `weights`, in one pass."""
+    def sums_and_replicates(self, weights, start=0):
+        """`sums`, and ``sum_{i != j} w_i w_j mu_ij`` for each row w of ``weights[:, start : start + n]``, in one pass."""
         sums = 0.0
         replicates = np.zeros(weights.shape[0])
-        for rows, columns in _tiles(self.n):
+        for rows, columns in tiles(self.n):
             entries, part = self.tile(rows, columns)
             sums = sums + part
-            replicates += quadratic_forms(entries, weights, rows.start, columns.start)
+            replicates += quadratic_forms(entries, weights, start + rows.start, start + columns.start)
         return 2.0 * sums, 2.0 * replicates
 
     def matrix(self):
         """All ``mu_ij`` with ``i != j``, (n, n), zero on the diagonal."""
         matrix = np.zeros((self.n, self.n))
-        for rows, columns in _tiles(self.n):
+        for rows, columns in tiles(self.n):
             matrix[rows, columns] = self.tile(rows, columns)[0]
         return matrix + matrix.T
 
@@ -52,7 +52,8 @@ def statistic(pairs, sums, kind):
     return sums / (n * (n - 1.0)) if kind == "u" else (sums + pairs.diagonal()) / n**2
 
 
-def _tiles(n):
+def tiles(n):
+    """Rows and columns of the tiles on and above the diagonal, as slices."""
     for i in range(0, n, TILE):
         for j in range(i, n, TILE):
             yield slice(i, min(i + TILE, n)), slice(j, min(j + TILE, n))
