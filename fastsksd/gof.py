@@ -240,7 +240,7 @@ def gof_test(
                 "samples, or fixed `slices`."
             )
         difference = score_difference(
-            fold.x, fold.scores if estimator == "ke" else score, estimator=estimator, score_q=score_q, debias=debias
+            fold.x, fold.scores if estimator in ("ke", "ksd") else score, estimator=estimator, score_q=score_q, debias=debias
         )
         if standard:  # a rough g will do, found in half the time
             sets = active_sets(find_slices(difference, debias=debias, gaps=False, tolerance=1e-2))

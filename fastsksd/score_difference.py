@@ -1,12 +1,17 @@
 """The score difference ``f = s_p - s_q`` and its directional Jacobian ``J(y)^T r = grad_y (r.f(y))`` (Section "Practical algorithm").
 
-Three ways to get it from samples ``x ~ q``, behind one interface:
+Four ways to get it from samples ``x ~ q``, behind one interface:
 
 exact   `ExactDifference`: the user knows s_q. The derivative of a score along r is a Hessian-vector product, because the
         Hessian is symmetric; models supply it or it is a central difference of two score calls.
 KE      `KernelSmoothed`: ``f(y) = mean_i [s_p(x_i) - (x_i - y) / H^2] K_iy``, by parts, with an RBF kernel of width H.
 GE      `SteinGradient`: s_q from the Stein gradient estimator, ``S_X = -(K + eta I)^(-1) B``, extended to any point by
         ``s_q(y) = -1/eta sum_i [S_i - (x_i - y) / H^2] K_iy``: KE's sum with other coefficients.
+
+KSD     `KernelizedDifference`: KE's f, but matrices of second order, weighted by the kernel between two samples rather than by
+        its values at a third: ``M = E f(x) k(x, x') f(x')^T``, of which KSD is the trace, and for g
+        ``G_r = E f_r(x) f_r(x') grad grad'^T k(x, x')``. With ``w_r = E f_r(x) c(x, .)`` and c a Gaussian so narrow that ``c * c = k``,
+        ``r.M r`` is the integral of w_r^2 and G_r that of its gradient's outer square, as H_r is for f_r.
 
 From those come the two matrices of Algorithm 1: ``S = mean f f^T`` and ``H_r = mean (J^T r)(J^T r)^T``. KE's own noise is in
 both: the terms of a sample smoothing itself, and of one sample taken twice. `debias` leaves them out (U-statistics of third
@@ -166,6 +171,31 @@ class KernelSmoothed(ScoreDifference):
         return _SmoothedSensitivity(self.smoother, r, debias)
 
 
+class KernelizedDifference(KernelSmoothed):
+    """KSD: the matrices M and G_r in place of S and H_r; U-statistics, or V-statistics without `debias`."""
+
+    name = "ksd"
+
+    def second_moment(self, debias=True):
+        # K_ij [(p_i + P x_j) (p_j + P x_i)^T + P I],  p = s - P x,  P = 1 / H^2
+        x = self.smoother.x
+        n, d = x.shape
+        precision = 1.0 / self.width**2
+        q_rows = precision * np.ascontiguousarray(x.T)
+        p_rows = np.ascontiguousarray(self.smoother.coefficients.T) - q_rows
+        total = np.zeros((d, d))
+        for block, k in _kernel_blocks(x, x, self.width, diagonal=0.0 if debias else 1.0):
+            weight = k.sum(axis=1)
+            cross = product(p_rows[:, block] * weight, q_rows[:, block])
+            total += product(p_rows[:, block], product(p_rows, k)) + product(q_rows[:, block], product(q_rows, k))
+            total += cross + cross.T + precision * weight.sum() * np.eye(d)
+        total /= n * (n - 1.0) if debias else n**2
+        return 0.5 * (total + total.T)
+
+    def sensitivity(self, r, debias=True):
+        return _KernelizedSensitivity(self.smoother, r, debias)
+
+
 class SteinGradient(ScoreDifference):
     """GE: s_q from the Stein gradient estimator with ridge `eta`; s_p must be a callable or a model.
 
@@ -202,7 +232,7 @@ class SteinGradient(ScoreDifference):
         return _along("score", self.p, y, r) - self.smoother.jacobian(y, r)
 
 
-ESTIMATORS = ("ke", "ge", "exact")
+ESTIMATORS = ("ke", "ksd", "ge", "exact")
 
 
 def score_difference(x, score, *, estimator="ke", score_q=None, kernel="rbf", debias=True):
@@ -230,7 +260,7 @@ def score_difference(x, score, *, estimator="ke", score_q=None, kernel="rbf", de
         raise ValueError("`x` must hold at least 3 samples for debias=True; use debias=False or more samples.")
     if estimator == "ge":
         return SteinGradient(x, score, width=width)
-    return KernelSmoothed(x, evaluate_score(score, x), width=width)
+    return (KernelSmoothed if estimator == "ke" else KernelizedDifference)(x, evaluate_score(score, x), width=width)
 
 
 def _width(kernel):
@@ -299,7 +329,48 @@ def _apply_all(matrices, v):
     return out
 
 
-class _SmoothedSensitivity:
+class _KernelOperators:
+    """What the operators of all directions r share: the samples, the kernel between them and the separable parts of the terms."""
+
+    own = ()  # names of what belongs to each r, (m, ...)
+
+    def __init__(self, smoother, r, debias, squares=False):
+        x = smoother.x
+        self.precision = 1.0 / smoother.width**2
+        self.r = r
+        self.x = x
+        self.x_rows = np.ascontiguousarray(x.T)
+        self.eta = self.precision * product(r, x)
+        self.v = product(r, smoother.coefficients) - self.eta
+        self.debias = debias
+        diagonal = 0.0 if debias else 1.0
+        self.blocks = lambda: _with_squares(_kernel_blocks(x, x, smoother.width, diagonal=diagonal), squares)
+        if x.shape[0] <= DENSE_LIMIT:
+            stored = list(self.blocks())
+            self.blocks = lambda: stored
+        self.weight = np.concatenate([k.sum(axis=1) for _, k, _ in self.blocks()])
+
+    def _times_kernel(self, rows, square=False):
+        """``rows @ K`` (K is symmetric), or with the entries of K squared."""
+        out = np.empty((rows.shape[0], self.x.shape[0]))
+        for block, k, k2 in self.blocks():
+            out[:, block] = product(rows, k2 if square else k)
+        return out
+
+    def restricted(self, mask):
+        """The operators picked by a boolean mask; what all r share stays shared."""
+        some = copy.copy(self)
+        for name in ("r", "eta", "v", *self.own):
+            setattr(some, name, getattr(self, name)[mask])
+        return some
+
+
+def _with_squares(blocks, wanted):
+    for block, k in blocks:
+        yield block, k, k * k if wanted else None
+
+
+class _SmoothedSensitivity(_KernelOperators):
     """Products ``H_r v_r`` for KE without forming any gradient: n x n products shared by all r, O(n^2) for each r.
 
     With ``v_i = s_i.r - x_i.r / H^2``, ``eta_j = x_j.r / H^2`` and ``alpha = x.v``, the gradient at sample j is, up to
@@ -309,33 +380,15 @@ class _SmoothedSensitivity:
     """
 
     def __init__(self, smoother, r, debias):
-        x = smoother.x
-        n = x.shape[0]
-        precision = 1.0 / smoother.width**2
-        self.r = r
-        self.x = x
-        self.x_rows = np.ascontiguousarray(x.T)
-        self.eta = precision * product(r, x)
-        self.v = product(r, smoother.coefficients) - self.eta
-        self.blocks = lambda: _with_squares(_kernel_blocks(x, x, smoother.width, diagonal=0.0 if debias else 1.0), debias)
-        if n <= DENSE_LIMIT:
-            stored = list(self.blocks())
-            self.blocks = lambda: stored
-        self.weight = np.concatenate([k.sum(axis=1) for _, k, _ in self.blocks()])
+        super().__init__(smoother, r, debias, squares=debias)
+        n = self.x.shape[0]
+        self.own = ("drift", "squares", "diagonal", "linear") if debias else ("drift",)
         self.shift_rows = self._times_kernel(self.x_rows)
         self.shift = np.ascontiguousarray(self.shift_rows.T)
         self.drift = self._times_kernel(self.v) + self.eta * self.weight
-        self.debias = debias
-        self.scale = precision**2 / (n * (n - 1.0) * (n - 2.0) if debias else n**3)
+        self.scale = self.precision**2 / (n * (n - 1.0) * (n - 2.0) if debias else n**3)
         if debias:
             self._prepare_self_terms()
-
-    def _times_kernel(self, rows, square=False):
-        """``rows @ K`` (K is symmetric), or with the entries of K squared."""
-        out = np.empty((rows.shape[0], self.x.shape[0]))
-        for block, k, k2 in self.blocks():
-            out[:, block] = product(rows, k2 if square else k)
-        return out
 
     def _prepare_self_terms(self):
         v, eta, r = self.v, self.eta, self.r
@@ -346,7 +399,7 @@ class _SmoothedSensitivity:
         smoothed_squares, smoothed_v, smoothed_eta = np.split(
             self._times_kernel(np.concatenate([self.squares, v, eta]), square=True), 3
         )
-        self.own = self.squares * weight + smoothed_squares + 2.0 * (v * smoothed_eta + eta * smoothed_v)
+        self.diagonal = self.squares * weight + smoothed_squares + 2.0 * (v * smoothed_eta + eta * smoothed_v)
         # sum_ij K_ij^2 (v_i + eta_j) (x_i - x_j), and half of sum_ij K_ij^2 r: both meet r on one side.
         linear = v * weight + smoothed_eta - smoothed_v - eta * weight
         self.linear = product(linear, self.x_rows) + 0.5 * weight.sum() * r
@@ -367,21 +420,43 @@ class _SmoothedSensitivity:
         """``sum_ij b_ij (b_ij.u)``."""
         smoothed_eta, smoothed_v = np.split(self._times_kernel(np.concatenate([self.eta * alpha, v_alpha]), square=True), 2)
         mixed = self.v * smoothed_eta + self.eta * smoothed_v
-        out = product(self.own * alpha - self.squares * product(u, self.shift2) - 2.0 * mixed, self.x_rows)
+        out = product(self.diagonal * alpha - self.squares * product(u, self.shift2) - 2.0 * mixed, self.x_rows)
         out -= product(self.squares * alpha, self.shift2_rows)
         return out + self.linear * along + np.einsum("md,md->m", self.linear, u)[:, None] * self.r
 
-    def restricted(self, mask):
-        """The operators picked by a boolean mask; what all r share stays shared."""
-        some = copy.copy(self)
-        for name in ("r", "eta", "v", "drift", *(("squares", "own", "linear") if self.debias else ())):
-            setattr(some, name, getattr(self, name)[mask])
-        return some
 
+class _KernelizedSensitivity(_KernelOperators):
+    """Products ``G_r u_r`` for the estimator "ksd", O(n^2) for each r.
 
-def _with_squares(blocks, wanted):
-    for block, k in blocks:
-        yield block, k, k * k if wanted else None
+    ``G_r`` is the mean over pairs of  ``-K [ c'' r r^T - P c' (r e^T + e r^T) + c (P^2 e e^T - P I) ]``,  ``e = x_i - x_j``, where
+    ``c = (v_i + eta_j)(v_j + eta_i) + P`` is the Stein term along r over K, a polynomial in ``e.r`` with derivatives c' and c''.
+    """
+
+    own = ("rows", "tilt")
+
+    def __init__(self, smoother, r, debias):
+        super().__init__(smoother, r, debias)
+        n = self.x.shape[0]
+        self.rows = self._smoothed_stein(np.ones_like(self.v))
+        tilt = self.v - self.eta
+        self.tilt = 2.0 * self.precision * product(tilt * self.weight - self._times_kernel(tilt), self.x_rows)
+        self.scale = 1.0 / (n * (n - 1.0) if debias else n**2)
+
+    def _smoothed_stein(self, alpha):
+        """``sum_j c_ij K_ij alpha_j``."""
+        v, eta = self.v, self.eta
+        stacked = np.concatenate([v * alpha, eta * alpha, v * eta * alpha, alpha])
+        kv, keta, kboth, k = np.split(self._times_kernel(stacked), 4)
+        return v * kv + eta * keta + kboth + (v * eta + self.precision) * k
+
+    def __call__(self, u):
+        alpha = product(u, self.x)
+        along = np.einsum("md,md->m", self.r, u)[:, None]
+        stretch = 2.0 * product(self.rows * alpha - self._smoothed_stein(alpha), self.x_rows)
+        out = self.precision * self.rows.sum(axis=1)[:, None] * u - self.precision**2 * stretch
+        out += self.precision * (np.einsum("md,md->m", self.tilt, u)[:, None] * self.r + along * self.tilt)
+        out += 2.0 * self.precision**2 * self.weight.sum() * along * self.r
+        return self.scale * out
 
 
 def _stein_right_side(x, width):

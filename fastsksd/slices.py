@@ -117,14 +117,14 @@ def active_slices(
         many, as with fewer samples than dimensions.
     basis : "identity" or (m, d) array, optional
         Fixed directions r instead of active ones. With "identity", `n_slices` must not be given.
-    estimator : {"ke", "ge", "exact"} or ScoreDifference
+    estimator : {"ke", "ksd", "ge", "exact"} or ScoreDifference
         How the score difference is found; see `fastsksd.score_difference`.
     score_q : callable or model
         Score of q, for "exact".
     kernel : "rbf" or RBF(bandwidth=...)
-        Smoothing kernel of "ke" and "ge", by default of the median distance between samples.
+        Smoothing kernel of "ke", "ksd" and "ge", by default of the median distance between samples.
     debias : bool
-        Leave the estimator's own noise out of S and H_r ("ke"). False is the paper's estimate.
+        Leave the estimator's own noise out of S and H_r ("ke", "ksd"). False is the paper's estimate.
     noise : float
         Standard deviation of Gaussian noise added to r and g before they are normalised again; it makes slices valid
         almost surely (Theorem 1 and its corollary). Rarely needed.

@@ -248,6 +248,23 @@ class Pair:
         square = (rho**2 + w @ V @ w) * V + 2 * np.outer(V @ w, V @ w)
         return total * (np.outer(w, w) - cross - cross.T + inverse @ square @ inverse)
 
+    # Population values of the matrices of second order -------------------------------------------------------------------
+
+    def kernel_M(self, width, order=24):
+        """``E f(x) k(x, x') f(x')^T``: the mean over x' is `smoothed_f`, the other one a quadrature."""
+        nodes, weights = hermite_grid(self.mu_q, self.C_q, order)
+        f = nodes @ self.A.T + self.c
+        return np.einsum("i,ia,ib->ab", weights, f, self.smoothed_f(nodes, width))
+
+    def kernel_G(self, r, width, order=16):
+        """``E f_r(x) f_r(x') grad grad'^T k(x, x')`` by a quadrature over both."""
+        nodes, weights = hermite_grid(self.mu_q, self.C_q, order)
+        f = weights * (nodes @ self.A @ r + self.c @ r)
+        e = nodes[:, None] - nodes
+        k = np.exp(-np.sum(e**2, axis=-1) / (2 * width**2))
+        both = f[:, None] * f * k
+        return np.eye(len(r)) * both.sum() / width**2 - np.einsum("ij,ija,ijb->ab", both, e, e) / width**4
+
 
 def stein_terms(pairs, others, a, kernel, h):
     """mu for all pairs of points given as rows (s, y), vectorised; kernel "rbf" or "imq" of width h."""

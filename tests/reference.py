@@ -193,6 +193,47 @@ def unbiased_H(x, score, r, width):
     return _distinct_mean(lambda i, j: ke_gradient_terms(x[i], score[i], x[j], r, width), len(x))
 
 
+# Matrices of second order ("ksd"), RBF of the given width ----------------------------------------------------------------
+
+
+def ksd_M_term(x_i, x_j, score_i, score_j, width):
+    """s_i s_j^T k + s_i (grad_j k)^T + (grad_i k) s_j^T + grad_i grad_j^T k; its trace is the KSD term."""
+    e = x_i - x_j
+    k = np.exp(-e @ e / (2 * width**2))
+    second = np.eye(len(e)) / width**2 - np.outer(e, e) / width**4
+    return k * (np.outer(score_i, score_j) + np.outer(score_i, e) / width**2 - np.outer(e, score_j) / width**2 + second)
+
+
+def ksd_G_term(x_i, x_j, score_i, score_j, r, width):
+    """(s_i.r + d_r)(s_j.r + d'_r) applied to grad_i grad_j^T k = -(second derivatives of k in e), e = x_i - x_j, d' = -d."""
+    e, p = x_i - x_j, width**-2.0
+    t, s, s_other, eye = e @ r, score_i @ r, score_j @ r, np.eye(len(e))
+    k = np.exp(-p * (e @ e) / 2)
+    mixed = np.outer(e, r) + np.outer(r, e)
+    second = k * (p**2 * np.outer(e, e) - p * eye)
+    third = k * (-(p**3) * t * np.outer(e, e) + p**2 * (mixed + t * eye))
+    fourth = k * (
+        p**4 * t**2 * np.outer(e, e) - p**3 * (np.outer(e, e) + 2 * t * mixed + t**2 * eye) + p**2 * (eye + 2 * np.outer(r, r))
+    )
+    return -(s * s_other * second + (s_other - s) * third - fourth)
+
+
+def pair_mean(term, n, unbiased):
+    """Mean of term(i, j) over pairs, those with i = j left out for the unbiased one."""
+    total = sum(term(i, j) for i in range(n) for j in range(n) if i != j or not unbiased)
+    return total / (n * (n - 1) if unbiased else n**2)
+
+
+def ksd_M(x, score, width, unbiased=True):
+    """E f(x) k(x, x') f(x')^T."""
+    return pair_mean(lambda i, j: ksd_M_term(x[i], x[j], score[i], score[j], width), len(x), unbiased)
+
+
+def ksd_G(x, score, r, width, unbiased=True):
+    """E f_r(x) f_r(x') grad grad'^T k(x, x')."""
+    return pair_mean(lambda i, j: ksd_G_term(x[i], x[j], score[i], score[j], r, width), len(x), unbiased)
+
+
 # Score of q by the Stein gradient estimator (GE), RBF of the given width ------------------------------------------------
 
 

@@ -363,6 +363,24 @@ def test_unbiased_matrices_are_unbiased_and_the_plain_ones_are_not():
     assert_allclose(draws["S"][0], draws["S"][0].T, atol=1e-12)
 
 
+def test_matrices_of_second_order_are_unbiased():
+    """Means over 400 data sets of 5 samples; where p = q they vanish."""
+    pair, r, _, rng = setting(14, 2)
+    draws = {"M": [], "G": [], "plain M": []}
+    for _ in range(400):
+        x = pair.sample(5, rng)
+        score = pair.score_p(x)
+        draws["M"].append(reference.ksd_M(x, score, 1.5))
+        draws["G"].append(reference.ksd_G(x, score, r, 1.5))
+        draws["plain M"].append(reference.ksd_M(x, score, 1.5, unbiased=False))
+    assert within(draws["M"], pair.kernel_M(1.5)) and within(draws["G"], pair.kernel_G(r, 1.5))
+    assert not within(draws["plain M"], pair.kernel_M(1.5))
+    same = gaussian.Pair(pair.mu_q, pair.C_q, pair.mu_q, pair.C_q)
+    assert_allclose(same.kernel_M(1.5), 0, atol=1e-12)
+    draws = [reference.ksd_G(x, same.score_p(x), r, 1.5) for x in (same.sample(5, rng) for _ in range(400))]
+    assert within(draws, np.zeros((2, 2)))
+
+
 def test_unbiased_matrices_leave_out_what_they_should():
     """The plain matrix minus its terms with i = j, i' = j or i = i', counted one by one."""
     pair, _, _, rng = setting(11, 2)

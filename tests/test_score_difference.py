@@ -6,6 +6,7 @@ import reference
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fastsksd as fs
 from fastsksd import models
 from fastsksd import score_difference as sd
 
@@ -58,15 +59,36 @@ def test_ke_moments_without_self_terms(seed, d, n):
     np.testing.assert_allclose(dense(ke.sensitivity(r), 2, d), expected, rtol=1e-8, atol=1e-11)
 
 
+@given(SEED, st.integers(1, 4), st.integers(2, 9), st.booleans())
+def test_matrices_of_second_order(seed, d, n, debias):
+    x, s, y, width = problem(seed, n=n, d=d)
+    ksd = sd.KernelizedDifference(x, s, width)
+    np.testing.assert_allclose(ksd.second_moment(debias), _symmetric(reference.ksd_M(x, s, width, debias)), rtol=1e-9, atol=1e-11)
+    r = unit(y[:2])
+    expected = [reference.ksd_G(x, s, direction, width, debias) for direction in r]
+    np.testing.assert_allclose(dense(ksd.sensitivity(r, debias), 2, d), expected, rtol=1e-8, atol=1e-11)
+
+
+def _symmetric(matrix):
+    return 0.5 * (matrix + matrix.T)
+
+
+def test_ksd_is_the_trace_of_its_matrix():
+    x, s, _, width = problem(3, n=25, d=3)
+    trace = np.trace(sd.KernelizedDifference(x, s, width).second_moment())
+    np.testing.assert_allclose(trace, fs.ksd(x, s, kernel=fs.RBF(width)), rtol=1e-11)
+
+
+@pytest.mark.parametrize("estimator", [sd.KernelSmoothed, sd.KernelizedDifference])
 @pytest.mark.parametrize("debias", [True, False])
-def test_blocks_change_nothing(debias, monkeypatch):
+def test_blocks_change_nothing(debias, estimator, monkeypatch):
     x, s, y, width = problem(0, n=30)
     r = unit(y)
-    whole = sd.KernelSmoothed(x, s, width)
+    whole = estimator(x, s, width)
     expected = whole.value(y), whole.second_moment(debias), dense(whole.sensitivity(r, debias), 4, 3)
     monkeypatch.setattr(sd, "_BLOCK", 7)
     monkeypatch.setattr(sd, "DENSE_LIMIT", 10)
-    parts = sd.KernelSmoothed(x, s, width)
+    parts = estimator(x, s, width)
     for got, want in zip(
         (parts.value(y), parts.second_moment(debias), dense(parts.sensitivity(r, debias), 4, 3)), expected, strict=True
     ):
