@@ -1,4 +1,4 @@
-"""The command line: ``fastsksd demo`` and ``fastsksd bench``."""
+"""The command line: ``fastsksd demo``, ``fastsksd bench`` and ``fastsksd reproduce``."""
 
 import argparse
 import sys
@@ -17,20 +17,51 @@ def main(argv=None):
     demo.add_argument("--seed", type=seed, default=0, help="random seed (default 0)")
     bench = commands.add_parser("bench", help="speed against vectorised NumPy, measured side by side")
     bench.add_argument("--repeat", type=count, default=7, help="runs per measurement, the median counts (default 7)")
+    reproduce = commands.add_parser("reproduce", help="run a study and write its report")
+    reproduce.add_argument("name", help="level or power")
+    reproduce.add_argument("--scale", default="quick", help="smoke, quick (default) or paper")
+    reproduce.add_argument("--out", default="results", help="folder of results and report (default: results)")
+    reproduce.add_argument("--jobs", type=count, default=1, help="processes, each on one thread (default 1, on all threads)")
+    reproduce.add_argument("--resume", action="store_true", help="go on with what the folder holds")
     arguments = parser.parse_args(argv)
     try:
-        if arguments.command == "demo":
-            from .demo import run_demo
-
-            print(run_demo(arguments.seed))
-        else:
-            from .bench import run_bench
-
-            for line in run_bench(arguments.repeat):
-                print(line, flush=True)
+        return {"demo": _demo, "bench": _bench, "reproduce": _reproduce}[arguments.command](arguments)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def _demo(arguments):
+    from .demo import run_demo
+
+    print(run_demo(arguments.seed))
+    return 0
+
+
+def _bench(arguments):
+    from .bench import run_bench
+
+    for line in run_bench(arguments.repeat):
+        print(line, flush=True)
+    return 0
+
+
+def _reproduce(arguments):
+    from .experiments import ProgressBar, RunError, reproduce
+
+    try:
+        paths = reproduce(
+            arguments.name,
+            arguments.scale,
+            arguments.out,
+            jobs=arguments.jobs,
+            resume=arguments.resume,
+            progress=ProgressBar(arguments.name),
+        )
+    except RunError as error:
+        print(f"fastsksd: {error}", file=sys.stderr)
+        return 2
+    print(*paths, sep="\n")
     return 0
 
 

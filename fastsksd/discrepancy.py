@@ -134,12 +134,16 @@ def ksd(x, score, *, kernel="rbf", statistic="u"):
     """
     x = check_samples(x, min_rows=2)
     check_choice("statistic", statistic, ("u", "v"))
-    kernel = as_kernel(kernel)
+    pairs, _ = ksd_pairs(x, evaluate_score(check_score(score), x), as_kernel(kernel))
+    return float(check_statistic(pair_statistic(pairs, pairs.sums(), statistic))[0])
+
+
+def ksd_pairs(x, scores, kernel):
+    """Pair terms of the KSD, and the bandwidth."""
     if np.ndim(kernel.bandwidth):
         raise ValueError("`kernel` of the KSD must have one bandwidth; got one per slice.")
     h = median_distance(x) if kernel.bandwidth == "median" else kernel.bandwidth
-    pairs = MultivariateEngine(kernel.code, x, evaluate_score(check_score(score), x), h)
-    return float(check_statistic(pair_statistic(pairs, pairs.sums(), statistic))[0])
+    return MultivariateEngine(kernel.code, x, scores, h), h
 
 
 def psd(x, score, *, estimator="ke", score_q=None, basis="identity", kernel="rbf", debias=True):

@@ -27,13 +27,15 @@ from ._validate import (
     score_is_array,
 )
 from .aggregate import MULTIPLES, Member, active_sets, check_sets, combine, fixed_sets
-from .discrepancy import check_statistic, project
+from .discrepancy import check_statistic, ksd_pairs, project
 from .engines import choose_engine
 from .engines.pairs import statistic as pair_statistic
 from .kernels import as_kernel
 from .nulls import NULLS, resampling_pvalue, resampling_scale, resampling_weights
 from .score_difference import ESTIMATORS, score_difference
 from .slices import Slices, as_slices, check_basis, find_slices
+
+METHODS = ("sksd", "ksd")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,7 +52,7 @@ class GofResult:
     null_distribution : (n_resamples,) array
         Replicates of the statistic under the hypothesis that the model fits.
     slices : Slices
-        Directions the statistic looked along; for a family, those of its strongest member.
+        Directions the statistic looked along; for a family, those of its strongest member; None for method="ksd".
     slice_statistics, bandwidths : (m,) arrays
         U-statistic and kernel bandwidth of each of these slices.
     members : tuple of Member
@@ -59,7 +61,7 @@ class GofResult:
     n_test, n_train : int
         Samples that slices were tested on and found on. With cross-fitting both are all of them: each half is tested along
         slices found on the other.
-    null, engine, kernel : str
+    null, engine, kernel, method : str
         How it was computed.
     timings : dict
         Seconds spent on "slices", "weights" and "statistic" (with its replicates), and in "total".
@@ -76,6 +78,7 @@ class GofResult:
     null: str
     engine: str
     kernel: str
+    method: str
     members: tuple[Member, ...] = ()
     timings: dict = field(default_factory=dict)
 
@@ -87,17 +90,21 @@ class GofResult:
         return bool(self.pvalue <= alpha)
 
     def _facts(self):
-        strongest = int(np.argmax(self.slice_statistics))
         verdict = "the model is rejected" if self.reject() else "the model is not rejected"
         first = self.members[0] if self.members else None
         facts = {"verdict": f"{verdict} at level 0.05", "p-value": f"{self.pvalue:.4g}"}
         if first is not None:
             where = "" if first.part == "all" else f", on {first.part}"
             facts["who spoke"] = f"{first.name}, bandwidth x {first.multiple:g}{where} (of {len(self.members)} members)"
-        return facts | {
+        facts |= {
             "statistic": f"{self.statistic:.6g}" + ("" if first is None else " (-log10 of the smallest p-value of a member)"),
             "null": f"{self.null}, {self.null_distribution.size} resamples, 95% quantile {np.quantile(self.null_distribution, 0.95):.4g}",
             "samples": self._usage(),
+        }
+        if self.slices is None:
+            return facts | {"method": f"{self.method}, kernel {self.kernel}, bandwidth {self.bandwidths[0]:.4g}"}
+        strongest = int(np.argmax(self.slice_statistics))
+        return facts | {
             "slices": f"{len(self.slices)} in {self.slices.d} dimensions, kernel {self.kernel}, engine {self.engine}",
             "strongest slice": f"{strongest}: statistic {self.slice_statistics[strongest]:.4g}",
             "  score along r": _direction(self.slices.r[strongest]),
@@ -139,6 +146,7 @@ def gof_test(
     lag=1,
     n_resamples=1000,
     engine="auto",
+    method="sksd",
     rng=None,
 ):
     """Test whether the samples `x` follow the model with this `score`.
@@ -177,6 +185,9 @@ def gof_test(
     n_resamples : int
         Replicates of the statistic. The smallest p-value is ``1 / (n_resamples + 1)``.
     engine : {"auto", "direct"}
+    method : {"sksd", "ksd"}
+        The sliced discrepancy, or for comparison the kernelized one (Liu, Lee and Jordan, 2016; Chwialkowski, Strathmann and
+        Gretton, 2016), which has no slices and tests all samples with a kernel of the distance between them.
     rng : None, int or numpy.random.Generator
         All randomness; the same seed gives the same result for any number of Numba threads.
 
@@ -208,13 +219,17 @@ def gof_test(
     multiples = np.atleast_1d(check_positive_vector("multiples", multiples)).tolist()
     rng = check_rng(rng)
     engine = choose_engine(engine)
+    check_choice("method", method, METHODS)
+    chosen = dict(slices=slices, n_slices=n_slices, basis=basis, score_q=score_q, extra_slices=extra_slices)
+    chosen = [name for name, value in chosen.items() if value is not None] + ["estimator"] * (estimator != "ke")
     standard = slices is None and n_slices is None and basis is None
-    if slices is not None:
-        if n_slices is not None or basis is not None or score_q is not None or estimator != "ke" or extra_slices is not None:
-            raise ValueError(
-                "`slices` are given, so `n_slices`, `basis`, `estimator`, `score_q` and `extra_slices` have nothing to choose; "
-                "leave them out."
-            )
+    family, fixed = False, []
+    if method == "ksd":
+        if chosen or train is not None:
+            raise ValueError(f"`{(chosen or ['train'])[0]}` is about slices, and method='ksd' has none; leave it out.")
+    elif slices is not None:
+        if chosen != ["slices"]:
+            raise ValueError(f"`slices` are given, so `{chosen[1]}` has nothing to choose; leave it out.")
         family = isinstance(slices, Mapping)
         fixed = check_sets("slices", slices, d) if family else [("given", as_slices(slices, d))]
     else:
@@ -229,9 +244,9 @@ def gof_test(
     if family and np.ndim(kernel.bandwidth):
         raise ValueError("`kernel` must have one bandwidth, or the median, for a family of slice sets.")
 
-    trained = slices is None and (d > 1 or not standard)  # one coordinate is the only direction there is
+    trained = method == "sksd" and slices is None and (d > 1 or not standard)  # in one dimension there is one direction
     x, scores, folds = _folds(x, score, train if trained else None, lag > 1, rng)
-    parts = [_Part("all", 0, n, [(name, [some]) for name, some in fixed])] if fixed else []
+    parts = [_Part("all", 0, n, [(name, [some]) for name, some in fixed])] if fixed or method == "ksd" else []
     for fold in folds:
         n_train = fold.x.shape[0]
         if n_train < 3 and estimator == "ke" and debias:
@@ -259,9 +274,11 @@ def gof_test(
     edges = sorted({part.start for part in parts} - {0})
     weights = resampling_weights(null, n, n_resamples, lag=lag, edges=edges, rng=rng)
     weighted = time.perf_counter()
-    members = []
-    for part in parts:
-        members += _evaluate(part, multiples if family else (1.0,), x, scores, kernel, engine, weights, null)
+    if method == "ksd":
+        members = [_evaluate_ksd(x, scores, kernel, weights, null)]
+    else:
+        scales = multiples if family else (1.0,)
+        members = [member for part in parts for member in _evaluate(part, scales, x, scores, kernel, engine, weights, null)]
     verdict = _combined_verdict(members) if family else _single_verdict(members[0])
     end = time.perf_counter()
     tested = [part for part in parts if part.name != "all"] or parts
@@ -272,6 +289,7 @@ def gof_test(
         null=null,
         engine=engine.name,
         kernel=kernel.name,
+        method=method,
         timings={"slices": searched - start, "weights": weighted - searched, "statistic": end - weighted, "total": end - start},
     )
 
@@ -342,6 +360,13 @@ def _evaluate(part, multiples, x, scores, kernel, engine, weights, null):
             replicates = sum(result[2] for result in results)
             evaluated.append(_Evaluated(name, multiple, part.name, whole, statistics, bandwidths, replicates))
     return evaluated
+
+
+def _evaluate_ksd(x, scores, kernel, weights, null):
+    pairs, h = ksd_pairs(x, scores, kernel)
+    sums, replicates = pairs.sums_and_replicates(weights)
+    statistics = check_statistic(pair_statistic(pairs, sums, "u"))
+    return _Evaluated("ksd", 1.0, "all", None, statistics, np.array([h]), resampling_scale(null, x.shape[0]) * replicates)
 
 
 class _Fold(NamedTuple):

@@ -30,6 +30,12 @@ ORDER = [
     "gof",
     "demo",
     "bench",
+    "experiments.problems",
+    "experiments.report",
+    "experiments.level",
+    "experiments.power",
+    "experiments.runner",
+    "experiments",
     "cli",
 ]
 ENGINES = {"engines.direct", "engines.multivariate"}

@@ -1,0 +1,68 @@
+"""Level of the default test: how often a right model is rejected, over models, dimensions and sample sizes."""
+
+import numpy as np
+from scipy import stats
+
+from ..gof import gof_test
+from .problems import make_null
+from .report import Heading, Table, Text
+
+TITLE = "Level of the default test"
+_MODELS = ["normal", "correlated normal", "Laplace law", "RBM"]
+SCALES = {
+    "smoke": dict(models=_MODELS, d=[2, 5], n=[30], tests=20, block=20, n_resamples=99, burn_in=50),
+    "quick": dict(models=_MODELS, d=[2, 20, 100], n=[60, 300], tests=300, block=25, n_resamples=199, burn_in=500),
+    "paper": dict(models=_MODELS, d=[2, 20, 100], n=[60, 300, 1000], tests=1000, block=25, n_resamples=299, burn_in=500),
+}
+ALPHAS = (0.01, 0.05, 0.1)
+
+
+def tasks(settings):
+    return [
+        dict(model=model, d=d, n=n, block=block)
+        for n in settings["n"]
+        for d in settings["d"]
+        for model in settings["models"]
+        for block in range(settings["tests"] // settings["block"])
+    ]
+
+
+def run_task(task, settings, rng):
+    model = make_null(task["model"], task["d"], np.random.default_rng(task["block"])).p
+    options = dict(burn_in=settings["burn_in"]) if task["model"] == "RBM" else {}
+    rows = []
+    for _ in range(settings["block"]):
+        x = model.sample(task["n"], rng=rng, **options)
+        result = gof_test(x, model, n_resamples=settings["n_resamples"], rng=rng)
+        rows.append({**task, "p": result.pvalue, "seconds": result.timings["total"]})
+    return rows
+
+
+def report(rows, settings):
+    cells = {}
+    for row in rows:
+        cells.setdefault((row["model"], row["d"], row["n"]), []).append(row["p"])
+    table, outside = [], 0
+    # Bounds for all cells at once: the chance that any of them lies outside is 5%.
+    tail = 0.025 / len(cells)
+    for (model, d, n), pvalues in cells.items():
+        pvalues = np.array(pvalues)
+        low, high = stats.binom.ppf([tail, 1 - tail], pvalues.size, 0.05) / pvalues.size
+        rates = [np.mean(pvalues <= alpha) for alpha in ALPHAS]
+        inside = low <= rates[1] <= high
+        outside += not inside
+        table.append([model, d, n, pvalues.size, *(f"{rate:.3f}" for rate in rates), f"{low:.3f} to {high:.3f}", _yes(inside)])
+    pooled = np.mean([row["p"] <= 0.05 for row in rows])
+    return [
+        Text(
+            f"The model is right: x is drawn from it. {settings['n_resamples']} wild bootstrap replicates, default options. "
+            f"Rejection rate over all {len(rows)} tests at level 0.05: {pooled:.4f}. Cells outside the binomial bounds "
+            f"(simultaneous over {len(cells)} cells): {outside}."
+        ),
+        Heading("Rejection rates"),
+        Table(["model", "d", "n", "tests", *(f"level {alpha:g}" for alpha in ALPHAS), "bounds at 0.05", "within"], table),
+    ]
+
+
+def _yes(flag):
+    return "yes" if flag else "NO"

@@ -1,0 +1,113 @@
+"""Reports: blocks of text, tables and figures, written as Markdown beside its pictures and as one self-contained HTML page."""
+
+import base64
+import html
+import io
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Heading(NamedTuple):
+    """A heading of the second level."""
+
+    text: str
+
+
+class Text(NamedTuple):
+    """A paragraph."""
+
+    text: str
+
+
+class Table(NamedTuple):
+    """A table: names of the columns, and rows of text or numbers."""
+
+    header: list
+    rows: list
+
+
+class Figure(NamedTuple):
+    """A picture in PNG format with its caption."""
+
+    png: bytes
+    caption: str
+
+
+def pyplot():
+    """matplotlib's pyplot, drawing to memory."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ImportError("figures need matplotlib: pip install 'fastsksd[plot]'") from error
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def figure_of(figure, caption):
+    """A `Figure` block from a matplotlib figure, which is closed."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})
+    pyplot().close(figure)
+    return Figure(buffer.getvalue(), caption)
+
+
+def write_report(folder, name, title, blocks):
+    """Write ``<name>.md`` with its pictures, and ``<name>.html``; returns the two paths."""
+    folder = Path(folder)
+    markdown, page, count = [f"# {title}", ""], [f"<h1>{html.escape(title)}</h1>"], 0
+    for block in blocks:
+        if isinstance(block, Heading):
+            markdown += [f"## {block.text}", ""]
+            page.append(f"<h2>{html.escape(block.text)}</h2>")
+        elif isinstance(block, Text):
+            markdown += [block.text, ""]
+            page.append(f"<p>{html.escape(block.text)}</p>")
+        elif isinstance(block, Table):
+            markdown += [_row(block.header), _row(["---"] * len(block.header)), *map(_row, block.rows), ""]
+            head = "".join(f"<th>{html.escape(str(cell))}</th>" for cell in block.header)
+            body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in block.rows)
+            page.append(f"<table><tr>{head}</tr>{body}</table>")
+        else:
+            count += 1
+            picture = f"{name}_{count}.png"
+            (folder / picture).write_bytes(block.png)
+            markdown += [f"![{block.caption}]({picture})", ""]
+            data = base64.b64encode(block.png).decode()
+            caption = html.escape(block.caption)
+            page.append(
+                f"<figure><img alt='{caption}' src='data:image/png;base64,{data}'><figcaption>{caption}</figcaption></figure>"
+            )
+    paths = folder / f"{name}.md", folder / f"{name}.html"
+    paths[0].write_text("\n".join(markdown))
+    paths[1].write_text(_PAGE.format(title=html.escape(title), body="\n".join(page)))
+    return paths
+
+
+def _row(cells):
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<style>
+body {{ font-family: sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em; }}
+table {{ border-collapse: collapse; margin: 1em 0; font-size: 90%; }}
+td, th {{ border: 1px solid #ccc; padding: 0.2em 0.6em; text-align: left; }}
+img {{ max-width: 100%; }}
+</style></head><body>
+{body}
+</body></html>
+"""
+
+
+def interval(successes, trials, level=0.95):
+    """Wilson's confidence interval of a rate."""
+    from scipy.special import ndtri
+
+    z = ndtri(0.5 + 0.5 * level)
+    rate = successes / trials
+    centre = (rate + z * z / (2 * trials)) / (1 + z * z / trials)
+    half = z / (1 + z * z / trials) * (rate * (1 - rate) / trials + z * z / (4 * trials * trials)) ** 0.5
+    return max(0.0, centre - half), min(1.0, centre + half)

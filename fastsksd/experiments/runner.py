@@ -1,0 +1,192 @@
+"""Trials on disk: every finished one is appended at once, so that a run that was killed goes on where it stopped.
+
+An experiment is a module with
+
+    TITLE            one line
+    SCALES           settings for each scale, as plain data
+    tasks(settings)  list of tasks, each a dict of plain data
+    run_task(task, settings, rng)  -> list of rows, each a dict of plain data
+    report(rows, settings)         -> list of blocks, see `report`
+
+A task's random numbers come from its own content, so results depend neither on the order of the tasks nor on the number of
+processes. The file of results begins with the settings; a run with others is refused.
+"""
+
+import json
+import os
+import sys
+import time
+import zlib
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+EXPERIMENTS = ("level", "power")
+
+
+class RunError(Exception):
+    """A run that can't start or go on, with a message for the user."""
+
+
+def load(name):
+    """The module of an experiment."""
+    if name not in EXPERIMENTS:
+        raise RunError(f"unknown experiment {name!r}; there are {', '.join(EXPERIMENTS)}.")
+    return import_module(f"{__package__}.{name}")
+
+
+def settings_of(name, scale):
+    """The settings of an experiment at a scale."""
+    scales = load(name).SCALES
+    if scale not in scales:
+        raise RunError(f"unknown scale {scale!r} of {name!r}; there are {', '.join(scales)}.")
+    return scales[scale]
+
+
+def run(name, scale="smoke", out="results", *, jobs=1, resume=False, progress=None):
+    """Run an experiment, or what is left of it; returns its rows in the order of the tasks.
+
+    Parameters
+    ----------
+    name, scale : str
+    out : path
+        Folder of the results, made when it is not there.
+    jobs : int
+        Processes; each runs one trial at a time on one thread. With 1, trials run in this process on all threads.
+    resume : bool
+        Go on with results that `out` holds. Without it, results there are an error.
+    progress : callable, optional
+        Called with (number done, number of all) after each trial.
+    """
+    experiment = load(name)
+    settings = settings_of(name, scale)
+    tasks = experiment.tasks(settings)
+    path = Path(out) / f"{name}.jsonl"
+    header = {"experiment": name, "scale": scale, "settings": settings}
+    done = _open_results(path, header, resume)
+    keys = [task_key(task) for task in tasks]
+    left = [task for task, key in zip(tasks, keys, strict=True) if key not in done]
+    count = len(tasks) - len(left)
+    try:
+        with path.open("a") as file:
+            for task, rows in _finished(name, settings, left, jobs):
+                done[task_key(task)] = rows
+                file.write(json.dumps({"task": task, "rows": rows}) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+                count += 1
+                if progress is not None:
+                    progress(count, len(tasks))
+    except OSError as error:
+        raise RunError(
+            f"could not write {path}: {error}. The {count} trials before are kept; go on with --resume when there is room."
+        ) from error
+    return [row for key in keys for row in done[key]]
+
+
+def task_key(task):
+    """A task as text, the same for equal tasks."""
+    return json.dumps(task, sort_keys=True)
+
+
+def task_rng(name, task):
+    """Random numbers of a task."""
+    return np.random.default_rng([zlib.crc32(name.encode()), zlib.crc32(task_key(task).encode())])
+
+
+def _open_results(path, header, resume):
+    """Results that are there already, by task; a line that a kill tore apart is taken off."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(header) + "\n")
+        return {}
+    lines, whole = [], 0
+    for line in path.read_bytes().splitlines(keepends=True):
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            break
+        if not line.endswith(b"\n"):
+            lines.pop()
+            break
+        whole += len(line)
+    if not lines:
+        path.write_text(json.dumps(header) + "\n")
+        return {}
+    expected = json.loads(json.dumps(header))
+    if lines[0] != expected:
+        raise RunError(f"{path} holds results of other settings ({_difference(lines[0], expected)}); choose another folder.")
+    if not resume and len(lines) > 1:
+        raise RunError(f"{path} holds {len(lines) - 1} finished trials; go on with --resume or choose another folder.")
+    if whole < path.stat().st_size:
+        os.truncate(path, whole)
+    return {task_key(line["task"]): line["rows"] for line in lines[1:]}
+
+
+def _difference(there, wanted):
+    if not isinstance(there, dict) or "settings" not in there:
+        return "it has no settings"
+    there = {**there, **there["settings"]}
+    wanted = {**wanted, **wanted["settings"]}
+    names = [name for name in sorted({*there, *wanted} - {"settings"}) if there.get(name) != wanted.get(name)]
+    return ", ".join(f"{name}: {there.get(name)} there, {wanted.get(name)} here" for name in names)
+
+
+def _finished(name, settings, tasks, jobs):
+    """Pairs (task, rows) as they are done."""
+    if jobs == 1:
+        for task in tasks:
+            yield task, load(name).run_task(task, settings, task_rng(name, task))
+        return
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_one_thread)
+    try:
+        # A few tasks ahead of the workers, not all: an interrupt then has little to wait for.
+        queue = iter(tasks)
+        running = {}
+        while True:
+            while len(running) < 3 * jobs and (task := next(queue, None)) is not None:
+                running[pool.submit(_run_task, name, settings, task)] = task
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _run_task(name, settings, task):
+    return load(name).run_task(task, settings, task_rng(name, task))
+
+
+def _one_thread():
+    import numba
+
+    numba.set_num_threads(1)
+
+
+class ProgressBar:
+    """A line on standard error with the time left; on a terminal it is rewritten, elsewhere printed at every tenth."""
+
+    def __init__(self, title, stream=None):
+        self.title = title
+        self.stream = sys.stderr if stream is None else stream
+        self.start = time.monotonic()
+        self.first = None
+        self.shown = -1
+
+    def __call__(self, done, total):
+        now = time.monotonic()
+        if self.first is None:
+            self.first = done - 1
+        left = (now - self.start) / max(1, done - self.first) * (total - done)
+        minutes, seconds = divmod(round(left), 60)
+        text = f"{self.title} {done}/{total}, {minutes}:{seconds:02d} left"
+        if self.stream.isatty():
+            bar = "#" * (30 * done // total)
+            print(f"\r{text} [{bar:<30}]", end="\n" if done == total else "", file=self.stream, flush=True)
+        elif 10 * done // total > self.shown or done == total:
+            self.shown = 10 * done // total
+            print(text, file=self.stream, flush=True)
