@@ -9,9 +9,14 @@ for every member, and the combination is calibrated on the joint replicates:
    judged by the law of all the others. The members' null laws differ in shape, from a
    single squared normal to nearly normal, so dividing by a standard deviation alone would let the skewed ones set the
    critical value for all.
-2. The verdict rests on the smallest of these p-values. Every replicate gets its own smallest p-value in the same way, and the
-   rank among them is the p-value of the test (Westfall and Young, 1993). Adjusted p-values of the members come from the
+2. The kinds of sets (coordinates, active r with g = r, active r with active g, each set of the user's) get equal shares of the
+   level, and the members of a kind share alike: a p-value is divided by its member's share (Genovese, Roeder and Wasserman,
+   2006). Else the many active sets would leave the one coordinate basis next to nothing.
+3. The verdict rests on the smallest of these weighted p-values. Every replicate gets its own smallest one in the same way, and
+   the rank among them is the p-value of the test (Westfall and Young, 1993). Adjusted p-values of the members come from the
    same ranks.
+
+The smallest p-value was chosen by measurement: a studentised maximum was never better and on rotated Laplace data worse.
 """
 
 from collections.abc import Mapping
@@ -51,22 +56,31 @@ class Combined(NamedTuple):
     strongest: int
 
 
-def combine(statistics, replicates):
+def combine(statistics, replicates, shares=1.0):
     """Combine members with statistics (k,) and replicates (k, n_resamples) drawn with the same weights.
 
-    The combined statistic is ``-log10`` of the smallest p-value of a member.
+    The combined statistic is ``-log10`` of the smallest p-value of a member, each divided by the member's share, (k,), where
+    equal shares are 1.
     """
     scores = np.empty_like(statistics)
     null_scores = np.empty_like(replicates)
+    bonus = np.broadcast_to(np.log10(shares), statistics.shape)
     for k, (statistic, row) in enumerate(zip(statistics, replicates, strict=True)):
         law = _laws_of_the_others(np.append(row, statistic))
-        values = _log10_tail(law, np.append(row, statistic))
+        values = _log10_tail(law, np.append(row, statistic)) + bonus[k]
         null_scores[k], scores[k] = values[:-1], values[-1]
     null = null_scores.max(axis=0)
     adjusted = np.array([resampling_pvalue(score, null) for score in scores])
     pvalues = np.array([resampling_pvalue(statistic, row) for statistic, row in zip(statistics, replicates, strict=True)])
     strongest = int(np.argmax(scores))
     return Combined(float(scores[strongest]), float(adjusted[strongest]), null, scores, pvalues, adjusted, strongest)
+
+
+def shares_of(kinds):
+    """Share of each member when the kinds share the level equally, times the number of members; `kinds` names each member's."""
+    names, counts = np.unique(kinds, return_counts=True)
+    sizes = dict(zip(names.tolist(), counts.tolist(), strict=True))
+    return np.array([len(kinds) / (names.size * sizes[kind]) for kind in kinds])
 
 
 def _laws_of_the_others(values):
@@ -113,21 +127,33 @@ def _log10_tail(law, values):
     return -logs / np.log(10.0)
 
 
+class SliceSet(NamedTuple):
+    """A set of slices, in parts that other sets may share."""
+
+    name: str
+    kind: str
+    parts: list
+
+
+def named_set(name, slices):
+    """A set in one part, of a kind of its own."""
+    return SliceSet(name, name, [slices])
+
+
 def fixed_sets(d, extra=None):
-    """The sets of the standard family that need no training, by name: the coordinate basis, and those the user adds."""
+    """The sets of the standard family that need no training: the coordinate basis, and those the user adds."""
     added = [] if extra is None else check_sets("extra_slices", extra, d)
     reserved = {"coordinates", *(f"{size} active r, {g}" for size in (*(f"top {top}" for top in TOP), "all") for g in _G)}
-    for name, _ in added:
-        if name in reserved:
-            raise ValueError(f"`extra_slices` has a set named {name!r}, which is a name of the standard family.")
-    return [("coordinates", Slices(np.eye(d), np.eye(d))), *added]
+    for added_set in added:
+        if added_set.name in reserved:
+            raise ValueError(f"`extra_slices` has a set named {added_set.name!r}, which is a name of the standard family.")
+    return [named_set("coordinates", Slices(np.eye(d), np.eye(d))), *added]
 
 
 def active_sets(found):
     """The active sets of the standard family, for slices `found` (as many as there are, most important first).
 
-    Returns a list of pairs (name, list of Slices). Sets share their parts: the top 3 are the top 1 and two more, so what they have
-    in common is computed once.
+    Sets share their parts: the top 3 are the top 1 and two more, so what they have in common is computed once.
     """
     m = len(found)
     edges = [0, *(top for top in TOP if top < m), m]
@@ -136,12 +162,12 @@ def active_sets(found):
         parts = [Slices(found.r[a:b], g[a:b]) for a, b in pairwise(edges)]
         for count in range(1, len(parts) + 1):
             size = "all" if edges[count] == m else f"top {edges[count]}"
-            sets.append((f"{size} active r, {title}", parts[:count]))
+            sets.append(SliceSet(f"{size} active r, {title}", title, parts[:count]))
     return sets
 
 
 def check_sets(argument, sets, d):
-    """Named sets of slices, from a mapping or a sequence of pairs, as a list of (name, Slices)."""
+    """Named sets of slices, from a mapping or a sequence of pairs."""
     pairs = list(sets.items() if isinstance(sets, Mapping) else sets)
     if not pairs:
         raise ValueError(f"`{argument}` holds no set of slices; leave it out or give at least one.")
@@ -156,4 +182,4 @@ def check_sets(argument, sets, d):
             checked[name] = as_slices(slices, d)
         except (TypeError, ValueError) as error:
             raise type(error)(f"`{argument}`, set {name!r}: {error}") from None
-    return list(checked.items())
+    return [named_set(name, slices) for name, slices in checked.items()]

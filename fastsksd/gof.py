@@ -26,7 +26,7 @@ from ._validate import (
     evaluate_score,
     score_is_array,
 )
-from .aggregate import MULTIPLES, Member, active_sets, check_sets, combine, fixed_sets
+from .aggregate import MULTIPLES, Member, active_sets, check_sets, combine, fixed_sets, named_set, shares_of
 from .discrepancy import check_statistic, ksd_pairs, project
 from .engines import choose_engine
 from .engines.pairs import statistic as pair_statistic
@@ -46,7 +46,7 @@ class GofResult:
     ----------
     statistic : float
         U-statistic of the discrepancy, summed over slices; near 0 when the model fits, and it may be negative. For a family
-        of sets, ``-log10`` of the smallest p-value of a member, before it is calibrated.
+        of sets, ``-log10`` of the smallest p-value of a member (over its share, see `aggregate`), before it is calibrated.
     pvalue : float
         ``(1 + #{replicate >= statistic}) / (1 + n_resamples)``.
     null_distribution : (n_resamples,) array
@@ -231,7 +231,7 @@ def gof_test(
         if chosen != ["slices"]:
             raise ValueError(f"`slices` are given, so `{chosen[1]}` has nothing to choose; leave it out.")
         family = isinstance(slices, Mapping)
-        fixed = check_sets("slices", slices, d) if family else [("given", as_slices(slices, d))]
+        fixed = check_sets("slices", slices, d) if family else [named_set("given", as_slices(slices, d))]
     else:
         if extra_slices is not None and not standard:
             raise ValueError("`extra_slices` are added to the default family; with `n_slices` or `basis` there is none.")
@@ -246,7 +246,7 @@ def gof_test(
 
     trained = method == "sksd" and slices is None and (d > 1 or not standard)  # in one dimension there is one direction
     x, scores, folds = _folds(x, score, train if trained else None, lag > 1, rng)
-    parts = [_Part("all", 0, n, [(name, [some]) for name, some in fixed])] if fixed or method == "ksd" else []
+    parts = [_Part("all", 0, n, fixed)] if fixed or method == "ksd" else []
     for fold in folds:
         n_train = fold.x.shape[0]
         if n_train < 3 and estimator == "ke" and debias:
@@ -260,7 +260,7 @@ def gof_test(
         if standard:  # a rough g will do, found in half the time
             sets = active_sets(find_slices(difference, debias=debias, gaps=False, tolerance=1e-2))
         else:
-            sets = [("active", [find_slices(difference, n_slices=n_slices, basis=basis, debias=debias)])]
+            sets = [named_set("active", find_slices(difference, n_slices=n_slices, basis=basis, debias=debias))]
         parts.append(_Part(fold.name, fold.start, fold.stop, sets))
     smallest = min(part.stop - part.start for part in parts)
     if smallest < 2:
@@ -308,7 +308,8 @@ def _single_verdict(member):
 
 def _combined_verdict(members):
     statistics = np.array([member.statistics.sum() for member in members])
-    combined = combine(statistics, np.array([member.replicates for member in members]))
+    shares = shares_of([member.kind for member in members])
+    combined = combine(statistics, np.array([member.replicates for member in members]), shares)
     pvalues = zip(statistics.tolist(), combined.pvalues.tolist(), combined.adjusted_pvalues.tolist(), strict=True)
     rows = [Member(member.name, member.multiple, member.part, *values) for member, values in zip(members, pvalues, strict=True)]
     return _single_verdict(members[combined.strongest]) | {
@@ -332,6 +333,7 @@ class _Evaluated(NamedTuple):
     """Statistics and replicates of one set of slices at one multiple of the bandwidth."""
 
     name: str
+    kind: str
     multiple: float
     part: str
     slices: Slices
@@ -345,20 +347,20 @@ def _evaluate(part, multiples, x, scores, kernel, engine, weights, null):
     x, scores = x[part.start : part.stop], scores[part.start : part.stop]
     scale = resampling_scale(null, x.shape[0])
     done = {}
-    for group in {id(group): group for _, groups in part.sets for group in groups}.values():
+    for group in {id(group): group for some in part.sets for group in some.parts}.values():
         y, s, a, h = project(x, scores, group, kernel)
         pairs = engine(kernel.code, y, s, a, h)
         evaluations = pairs.sums_and_replicates_at(multiples, weights, part.start)
         for multiple, (sums, replicates) in zip(multiples, evaluations, strict=True):
             done[id(group), multiple] = check_statistic(pair_statistic(pairs, sums, "u")), multiple * h, scale * replicates
     evaluated = []
-    for name, groups in part.sets:
+    for name, kind, groups in part.sets:
         whole = groups[0] if len(groups) == 1 else Slices(*(np.concatenate([getattr(g, k) for g in groups]) for k in "rg"))
         for multiple in multiples:
             results = [done[id(group), multiple] for group in groups]
             statistics, bandwidths = (np.concatenate([result[k] for result in results]) for k in (0, 1))
             replicates = sum(result[2] for result in results)
-            evaluated.append(_Evaluated(name, multiple, part.name, whole, statistics, bandwidths, replicates))
+            evaluated.append(_Evaluated(name, kind, multiple, part.name, whole, statistics, bandwidths, replicates))
     return evaluated
 
 
@@ -366,7 +368,7 @@ def _evaluate_ksd(x, scores, kernel, weights, null):
     pairs, h = ksd_pairs(x, scores, kernel)
     sums, replicates = pairs.sums_and_replicates(weights)
     statistics = check_statistic(pair_statistic(pairs, sums, "u"))
-    return _Evaluated("ksd", 1.0, "all", None, statistics, np.array([h]), resampling_scale(null, x.shape[0]) * replicates)
+    return _Evaluated("ksd", "ksd", 1.0, "all", None, statistics, np.array([h]), resampling_scale(null, x.shape[0]) * replicates)
 
 
 class _Fold(NamedTuple):

@@ -6,7 +6,7 @@ from scipy import stats
 
 import fastsksd as fs
 from fastsksd import models
-from fastsksd.aggregate import _laws_of_the_others, _log10_tail, active_sets, combine
+from fastsksd.aggregate import _laws_of_the_others, _log10_tail, active_sets, combine, shares_of
 
 X = np.random.default_rng(0).standard_normal((80, 4))
 TWO = {"first": fs.Slices(np.eye(4)[:1], np.eye(4)[:1]), "second": fs.random_slices(4, 2, rng=0)}
@@ -65,6 +65,21 @@ def test_equal_members_cost_nothing_and_many_cost_something():
     assert np.all(others.adjusted_pvalues >= others.pvalues - 1e-12)
 
 
+def test_kinds_share_the_level_equally():
+    kinds = ["a", "b", "b", "b", "c", "c"]
+    shares = shares_of(kinds)
+    np.testing.assert_allclose(shares, [2, 2 / 3, 2 / 3, 2 / 3, 1, 1])
+    np.testing.assert_allclose(shares_of(["a", "b"]), 1.0)
+    rng = np.random.default_rng(3)
+    replicates, statistics = rng.chisquare(1, (6, 4999)), np.full(6, 7.0)
+    weighted = combine(statistics, replicates, shares)
+    assert weighted.strongest == 0
+    # Independent members: the chance that none is as small as p times its share.
+    p = stats.chi2.sf(7.0, 1)
+    expected = 1 - np.prod(1 - p * shares / shares[0])
+    assert abs(weighted.pvalue - expected) < 4 * np.sqrt(expected / 5000)
+
+
 def test_combination_is_calibrated_for_members_of_different_shape():
     """Independent draws of the same joint law as replicates and statistics: p-values must be uniform."""
     rng = np.random.default_rng(2)
@@ -72,7 +87,7 @@ def test_combination_is_calibrated_for_members_of_different_shape():
     for _ in range(600):
         z = rng.standard_normal((200, 30))
         members = np.stack([z[:, 0] ** 2, (z[:, :3] ** 2).sum(axis=1), 0.1 * (z**2).sum(axis=1), -(z[:, 1] ** 2)])
-        pvalues.append(combine(members[:, 0].copy(), members[:, 1:].copy()).pvalue)
+        pvalues.append(combine(members[:, 0].copy(), members[:, 1:].copy(), shares_of([1, 1, 1, 2])).pvalue)
     assert stats.kstest(np.array(pvalues) - rng.uniform(0, 1 / 200, 600), "uniform").pvalue > 1e-3
 
 
@@ -129,7 +144,7 @@ def test_members_are_the_single_tests():
 
 def test_nested_sets_share_their_parts():
     found = fs.active_slices(X, -X)
-    sets = dict(active_sets(found))
+    sets = {some.name: some.parts for some in active_sets(found)}
     assert sets["top 3 active r, g = r"][0] is sets["top 1 active r, g = r"][0]
     whole = np.concatenate([part.r for part in sets["all active r, active g"]])
     assert np.array_equal(whole, found.r)

@@ -227,6 +227,26 @@ def test_bootstrap_counts_of_parts_sum_to_their_sizes():
     assert weights[:, :12].std() > 0.5
 
 
+@pytest.mark.parametrize("kernel", ["rbf", "imq"])
+def test_ksd_through_the_same_door(kernel):
+    x = np.random.default_rng(3).standard_normal((40, 3))
+    result = fs.gof_test(x, -x, method="ksd", kernel=kernel, null="bootstrap", n_resamples=25, rng=2)
+    np.testing.assert_allclose(result.statistic, fs.ksd(x, -x, kernel=kernel), rtol=1e-12)
+    assert result.slices is None and (result.n_test, result.n_train) == (40, 0)
+    matrix = reference.ksd_matrix(x, -x, kernel, result.bandwidths[0])
+    weights = resampling_weights("bootstrap", 40, 25, rng=np.random.default_rng(2))
+    expected = [reference.bootstrap_replicate(matrix, w / 40) for w in weights]
+    np.testing.assert_allclose(result.null_distribution, expected, rtol=1e-9)
+    assert "ksd" in repr(result) and "<table>" in result._repr_html_()
+
+
+def test_ksd_is_calibrated_and_has_power():
+    model = models.Gaussian(np.zeros(2), 1.0)
+    pvalues = [fs.gof_test(model.sample(60, rng=k), model, method="ksd", n_resamples=99, rng=k).pvalue for k in range(200)]
+    assert stats.binom.ppf(0.001, 200, 0.05) <= np.sum(np.array(pvalues) <= 0.05) <= stats.binom.ppf(0.999, 200, 0.05)
+    assert fs.gof_test(2.0 * model.sample(100, rng=0), model, method="ksd", rng=0).pvalue < 0.01
+
+
 def test_negative_statistics_are_not_clipped():
     x = models.Gaussian(np.zeros(3), 1.0).sample(100, rng=0)
     values = [fs.sksd(x, np.negative, fs.random_slices(3, 1, rng=seed)) for seed in range(20)]
