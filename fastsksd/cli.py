@@ -58,7 +58,7 @@ def _reproduce(arguments):
             resume=arguments.resume,
             progress=ProgressBar(arguments.name),
         )
-    except RunError as error:
+    except (RunError, ImportError) as error:
         print(f"fastsksd: {error}", file=sys.stderr)
         return 2
     print(*paths, sep="\n")

@@ -37,6 +37,7 @@ ORDER = [
     "experiments.runner",
     "experiments",
     "cli",
+    "__main__",
 ]
 ENGINES = {"engines.direct", "engines.multivariate"}
 

@@ -1,6 +1,6 @@
 """Experiments: one module per study, table or figure; ``fastsksd reproduce NAME`` runs them and writes a report."""
 
-from .report import write_report
+from .report import pyplot, write_report
 from .runner import EXPERIMENTS, ProgressBar, RunError, load, run, settings_of
 
 __all__ = ["EXPERIMENTS", "ProgressBar", "RunError", "load", "reproduce", "run", "settings_of", "write_report"]
@@ -8,6 +8,8 @@ __all__ = ["EXPERIMENTS", "ProgressBar", "RunError", "load", "reproduce", "run",
 
 def reproduce(name, scale="smoke", out="results", *, jobs=1, resume=False, progress=None):
     """Run an experiment at a scale and write its report into the folder `out`; returns the paths of the two files."""
-    rows = run(name, scale, out, jobs=jobs, resume=resume, progress=progress)
     experiment, settings = load(name), settings_of(name, scale)
+    if experiment.FIGURES:
+        pyplot()  # better to miss it now than after the run
+    rows = run(name, scale, out, jobs=jobs, resume=resume, progress=progress)
     return write_report(out, name, f"{experiment.TITLE} ({scale})", experiment.report(rows, settings))

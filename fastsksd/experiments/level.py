@@ -7,6 +7,7 @@ from ..gof import gof_test
 from .problems import make_null
 from .report import Heading, Table, Text
 
+FIGURES = False
 TITLE = "Level of the default test"
 _MODELS = ["normal", "correlated normal", "Laplace law", "RBM"]
 SCALES = {

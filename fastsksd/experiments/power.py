@@ -13,6 +13,7 @@ from ..gof import gof_test
 from .problems import PROBLEMS, make_null, make_problem
 from .report import Heading, Table, Text, figure_of, interval, pyplot
 
+FIGURES = True
 TITLE = "Power study"
 _NULLS = ["normal", "mixture", "RBM"]
 _COMMON = dict(problems=list(PROBLEMS), nulls=_NULLS, models=10)

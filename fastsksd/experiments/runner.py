@@ -2,7 +2,7 @@
 
 An experiment is a module with
 
-    TITLE            one line
+    TITLE, FIGURES   one line; whether the report draws, which needs matplotlib
     SCALES           settings for each scale, as plain data
     tasks(settings)  list of tasks, each a dict of plain data
     run_task(task, settings, rng)  -> list of rows, each a dict of plain data

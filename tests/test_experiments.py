@@ -1,0 +1,186 @@
+"""Experiments: problems, trials on disk that survive a kill, reports and the command."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import fastsksd as fs
+from fastsksd import cli, models
+from fastsksd.experiments import level, power, problems, report, reproduce, run, runner
+
+
+def results(rows):
+    """Rows without the seconds, which differ from run to run."""
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+@pytest.mark.parametrize("name", problems.PROBLEMS)
+def test_problems_have_the_scores_they_say(name):
+    """Stein's identity with the constant function: a score has mean zero under its own law; the model's has not, or its slope."""
+    problem = problems.make_problem(name, 4, np.random.default_rng(0))
+    options = {"burn_in": 300} if name == "RBM" else {}
+    x = problem.q.sample(4000, rng=1, **options)
+    scores = problem.q.score(x)
+    assert np.all(np.abs(scores.mean(axis=0)) < 5 * scores.std(axis=0) / np.sqrt(4000))
+    # E s x^T = -I, again under its own law.
+    products = scores[:, :, None] * x[:, None, :] + np.eye(4)
+    assert np.all(np.abs(products.mean(axis=0)) < 5 * products.std(axis=0) / np.sqrt(4000))
+    r = np.array([0.5, -0.5, 0.5, 0.5])
+    step = (problem.q.score(x[:5] + 1e-5 * r) - problem.q.score(x[:5] - 1e-5 * r)) / 2e-5
+    np.testing.assert_allclose(problem.q.score_along(x[:5], r), step, atol=1e-6)
+    assert problem.level in problems.NULL_MODELS
+
+
+def test_rotation_of_a_gaussian_is_a_gaussian():
+    rotation = problems.random_rotation(3, np.random.default_rng(0))
+    np.testing.assert_allclose(rotation @ rotation.T, np.eye(3), atol=1e-14)
+    variances = np.array([0.3, 1.0, 2.0])
+    rotated = problems.Rotated(models.Gaussian(np.zeros(3), variances), rotation)
+    direct = models.Gaussian(np.zeros(3), (rotation * variances) @ rotation.T)
+    x = np.random.default_rng(1).standard_normal((5, 3))
+    np.testing.assert_allclose(rotated.score(x), direct.score(x), rtol=1e-10)
+    np.testing.assert_allclose(np.cov(rotated.sample(20000, rng=0).T), direct.cov, atol=0.05)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """A level study of a few seconds."""
+    settings = dict(models=["normal"], d=[2], n=[20], tests=12, block=1, n_resamples=19, burn_in=10)
+    monkeypatch.setitem(level.SCALES, "tiny", settings)
+    return settings
+
+
+def test_resumed_run_equals_an_undisturbed_one(tiny, tmp_path):
+    whole = run("level", "tiny", tmp_path / "whole")
+    seen = []
+
+    def stop_half_way(done, total):
+        seen.append(done)
+        if done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run("level", "tiny", tmp_path / "part", progress=stop_half_way)
+    with open(tmp_path / "part" / "level.jsonl", "a") as file:
+        file.write('{"task": {"model": "nor')  # a line torn by a kill
+    with pytest.raises(runner.RunError, match=r"holds 5 finished trials; go on with --resume"):
+        run("level", "tiny", tmp_path / "part")
+    resumed = run("level", "tiny", tmp_path / "part", resume=True, progress=lambda done, total: seen.append(done))
+    assert seen == list(range(1, 13))
+    assert results(resumed) == results(whole)
+    assert len((tmp_path / "part" / "level.jsonl").read_text().splitlines()) == 13
+    assert results(run("level", "tiny", tmp_path / "part", resume=True)) == results(whole)
+
+
+def test_killed_run_loses_nothing(tmp_path):
+    command = [sys.executable, "-m", "fastsksd", "reproduce", "level", "--scale", "smoke", "--jobs", "2", "--out"]
+    process = subprocess.Popen([*command, str(tmp_path / "killed")], stderr=subprocess.DEVNULL)
+    path = tmp_path / "killed" / "level.jsonl"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (path.exists() and len(path.read_text().splitlines()) >= 3):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = len(path.read_text().splitlines()) - 1
+    assert kept >= 2
+    subprocess.run([*command, str(tmp_path / "killed"), "--resume"], check=True, capture_output=True)
+    whole = run("level", "smoke", tmp_path / "whole")
+    again = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    found = {runner.task_key(line["task"]): results(line["rows"]) for line in again}
+    assert len(found) == len(again) == len(level.tasks(level.SCALES["smoke"]))
+    assert [row for task in level.tasks(level.SCALES["smoke"]) for row in found[runner.task_key(task)]] == results(whole)
+    assert (tmp_path / "killed" / "level.html").exists()
+
+
+def test_full_disk_keeps_what_was_saved(tiny, tmp_path, monkeypatch):
+    calls = []
+
+    def fsync(descriptor):
+        calls.append(descriptor)
+        if len(calls) == 4:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(runner.os, "fsync", fsync)
+    with pytest.raises(runner.RunError, match=r"No space left.*The 3 trials before are kept"):
+        run("level", "tiny", tmp_path)
+    monkeypatch.undo()
+
+
+def test_results_of_other_settings_are_refused(tiny, tmp_path, monkeypatch):
+    run("level", "tiny", tmp_path)
+    monkeypatch.setitem(level.SCALES, "tiny", dict(tiny, n=[30]))
+    with pytest.raises(runner.RunError, match=r"other settings \(n: \[20\] there, \[30\] here\)"):
+        run("level", "tiny", tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing"], "unknown experiment 'nothing'; there are level, power"),
+        (["level", "--scale", "huge"], "unknown scale 'huge'"),
+    ],
+)
+def test_command_explains_bad_names(arguments, message, tmp_path, capsys):
+    assert cli.main(["reproduce", *arguments, "--out", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_power_study_from_the_command_line(tmp_path, capsys, monkeypatch):
+    settings = dict(power.SCALES["smoke"], problems=["Laplace", "diffusion, rotated", "RBM"], nulls=["normal"])
+    monkeypatch.setitem(power.SCALES, "smoke", settings)
+    assert cli.main(["reproduce", "power", "--scale", "smoke", "--out", str(tmp_path)]) == 0
+    output = capsys.readouterr()
+    assert "power.md" in output.out and "left" in output.err
+    text, page = (tmp_path / "power.md").read_text(), (tmp_path / "power.html").read_text()
+    for method in power.METHODS:
+        assert f"| {method} |" in text and method in page
+    assert "data:image/png;base64," in page and (tmp_path / "power_1.png").stat().st_size > 10_000
+    assert "Against the best single member" in text
+
+
+def test_members_alone_are_the_members_of_the_result():
+    x = models.Laplace(4).sample(120, rng=0)
+    result = fs.gof_test(x, np.negative, n_resamples=49, rng=0)
+    alone = power._members_alone(result.members)
+    names = {power._member_name(name, multiple) for name in power.MEMBERS for multiple in (0.5, 1.0, 2.0)}
+    assert set(alone) <= names and len(alone) == len({(m.name, m.multiple) for m in result.members})
+    coordinates = next(m for m in result.members if m.name == "coordinates" and m.multiple == 1.0)
+    assert alone["coordinates, x 1"] == coordinates.pvalue
+    halves = [m.pvalue for m in result.members if m.name == "top 1 active r, g = r" and m.multiple == 2.0]
+    assert len(halves) == 2 and alone["top 1 active r, g = r, x 2"] == min(1.0, 2 * min(halves))
+
+
+def test_level_report_flags_a_broken_level():
+    settings = level.SCALES["smoke"]
+    rows = [dict(model="normal", d=2, n=30, block=0, p=p, seconds=0.1) for p in np.linspace(0.01, 1, 100)]
+    assert "| yes |" in _text(level.report(rows, settings))
+    assert "| NO |" in _text(level.report([dict(row, p=row["p"] / 10) for row in rows], settings))
+
+
+def _text(blocks):
+    return "\n".join(report._row(row) for block in blocks if isinstance(block, report.Table) for row in block.rows)
+
+
+def test_interval_covers_the_rate():
+    low, high = report.interval(8, 20)
+    assert 0.2 < low < 0.4 < high < 0.65
+    assert report.interval(0, 20)[0] == 0.0 and report.interval(20, 20)[1] == 1.0
+    # Coverage of the 95% interval, over all outcomes of 30 trials with rate 0.3.
+    from scipy import stats
+
+    covered = sum(stats.binom.pmf(k, 30, 0.3) for k in range(31) if report.interval(k, 30)[0] <= 0.3 <= report.interval(k, 30)[1])
+    assert 0.92 < covered < 0.98
+
+
+def test_missing_matplotlib_is_named_before_the_run(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"pip install 'fastsksd\[plot\]'"):
+        reproduce("power", "smoke", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
