@@ -18,10 +18,10 @@ _SMALL = 1_000_000  # multiplications below which threads do not pay
 _GROUP, _COLUMNS = 32, 512  # block of a tile that `quadratic_forms` keeps in cache while the weights stream by
 
 
-def product(a, b):
-    """``a @ b.T`` for (m, k) and (n, k) arrays."""
-    multiply = _product if a.size * b.shape[0] > _SMALL else _product.serial
-    return multiply(_plain(a), _plain(b))
+def product(a, b, column=0):
+    """``a[:, column : column + k] @ b.T`` for a (m, k or more) and an (n, k) array."""
+    multiply = _product if a.shape[0] * b.size > _SMALL else _product.serial
+    return multiply(_plain(a), _plain(b), column)
 
 
 def _plain(array):
@@ -30,14 +30,14 @@ def _plain(array):
 
 
 @parallel
-def _product(a, b):
+def _product(a, b, column):
     m = a.shape[0]
     n = b.shape[0]
     c = np.zeros((m, n))
     row_blocks = (m + _A_ROWS - 1) // _A_ROWS
     column_blocks = (n + _B_ROWS - 1) // _B_ROWS
     for task in numba.prange(row_blocks * column_blocks):
-        _product_block(a, b, c, (task // column_blocks) * _A_ROWS, (task % column_blocks) * _B_ROWS)
+        _product_block(a, b, c, column, (task // column_blocks) * _A_ROWS, (task % column_blocks) * _B_ROWS)
     return c
 
 
@@ -45,27 +45,29 @@ def _product(a, b):
 
 
 @compiled
-def _product_block(a, b, c, i0, j0):
-    depth = a.shape[1]
+def _product_block(a, b, c, column, i0, j0):
+    depth = b.shape[1]
     i1 = min(i0 + _A_ROWS, c.shape[0])
     j1 = min(j0 + _B_ROWS, c.shape[1])
     i4 = i0 + (i1 - i0) // 4 * 4
     j4 = j0 + (j1 - j0) // 4 * 4
     for k0 in range(0, depth, _DEPTH):
         k1 = min(k0 + _DEPTH, depth)
+        u0 = column + k0
+        u1 = column + k1
         for i in range(i0, i4, 4):
             for j in range(j0, j4, 4):
                 _dot_4x4(
-                    a[i, k0:k1], a[i + 1, k0:k1], a[i + 2, k0:k1], a[i + 3, k0:k1],
+                    a[i, u0:u1], a[i + 1, u0:u1], a[i + 2, u0:u1], a[i + 3, u0:u1],
                     b[j, k0:k1], b[j + 1, k0:k1], b[j + 2, k0:k1], b[j + 3, k0:k1],
                     c[i, j : j + 4], c[i + 1, j : j + 4], c[i + 2, j : j + 4], c[i + 3, j : j + 4],
                 )  # fmt: skip
             for j in range(j4, j1):
                 for u in range(i, i + 4):
-                    c[u, j] += _dot(a[u, k0:k1], b[j, k0:k1])
+                    c[u, j] += _dot(a[u, u0:u1], b[j, k0:k1])
         for i in range(i4, i1):
             for j in range(j0, j1):
-                c[i, j] += _dot(a[i, k0:k1], b[j, k0:k1])
+                c[i, j] += _dot(a[i, u0:u1], b[j, k0:k1])
 
 
 @compiled
@@ -120,6 +122,29 @@ def _dot_4x4(a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3):
     c3[1] += s31
     c3[2] += s32
     c3[3] += s33
+
+
+def weighted_squares(weights, values, column=0):
+    """``sum_i w_i^2 values_i`` for each row w of ``weights[:, column : column + n]``."""
+    sums = _weighted_squares if weights.shape[0] * values.size > _SMALL else _weighted_squares.serial
+    return sums(_plain(weights), values, column)
+
+
+@parallel
+def _weighted_squares(weights, values, column):
+    out = np.empty(weights.shape[0])
+    for b in numba.prange(weights.shape[0]):
+        out[b] = _weighted_square(weights[b, column : column + values.size], values)
+    return out
+
+
+@compiled
+def _weighted_square(w, values):
+    prefer_wide_vectors()
+    total = 0.0
+    for i in range(values.size):
+        total += w[i] * w[i] * values[i]
+    return total
 
 
 def quadratic_forms(tile, weights, row, column):

@@ -45,7 +45,9 @@ def sksd(x, score, slices, *, kernel="rbf", statistic="u", per_slice=False, engi
         Unbiased U-statistic (may be negative) or V-statistic (never negative).
     per_slice : bool
         Return one value for each slice instead of their sum.
-    engine : {"auto", "direct"}
+    engine : {"auto", "direct", "fourier"}
+        Pair by pair, exact to round-off, or in time linear in n from Fourier series, exact to 1e-8 of the terms' size. "auto" takes
+        what is faster.
 
     Returns
     -------

@@ -20,7 +20,7 @@ settings.register_profile("fastsksd", deadline=None, derandomize=True, print_blo
 settings.load_profile("fastsksd")
 
 
-@pytest.fixture(params=["direct"])
+@pytest.fixture(params=["direct", "fourier"])
 def engine(request):
     """Every engine, for the contract tests that all of them must pass."""
     return request.param

@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 import fastsksd as fs
 from fastsksd._linalg import product, quadratic_forms, symmetric_eigenvectors, top_eigenpairs
 from fastsksd.discrepancy import project
-from fastsksd.engines import choose_engine
+from fastsksd.engines import DirectEngine, FourierEngine, choose_engine, fourier
 from fastsksd.engines import pairs as pairs_module
 from fastsksd.engines.multivariate import MultivariateEngine
 from fastsksd.nulls import resampling_weights
 from fastsksd.score_difference import DenseOperators
 
-TOLERANCE = {"direct": 1e-12}
+TOLERANCE = {"direct": 1e-12, "fourier": 1e-8}
+SIZE = 1e3  # of sums over pairs in these tests, by which the tolerance of one term grows
 
 
 def problem(seed, n=23, d=4, m=3):
@@ -39,9 +40,9 @@ def test_statistics_match_the_reference(engine, kernel, statistic, n):
     x, s, slices = problem(n, n=n)
     got = fs.sksd(x, s, slices, kernel=kernel, statistic=statistic, per_slice=True, engine=engine)
     expected = reference.sksd_per_slice(x, s, slices.r, slices.g, kernel, "median", statistic)
-    np.testing.assert_allclose(got, expected, rtol=TOLERANCE[engine], atol=TOLERANCE[engine])
+    np.testing.assert_allclose(got, expected, rtol=TOLERANCE[engine], atol=10 * TOLERANCE[engine])
     total = fs.sksd(x, s, slices, kernel=kernel, statistic=statistic, engine=engine)
-    np.testing.assert_allclose(total, sum(expected), rtol=TOLERANCE[engine], atol=TOLERANCE[engine])
+    np.testing.assert_allclose(total, sum(expected), rtol=TOLERANCE[engine], atol=10 * TOLERANCE[engine])
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "imq"])
@@ -56,9 +57,11 @@ def test_replicates_and_matrix_match_the_reference(engine, kernel, tile, monkeyp
     sums, replicates = loaded.sums_and_replicates(weights)
     matrix = reference_matrix(x, s, slices, kernel, h)
     expected = [reference.bootstrap_replicate(matrix, w) for w in weights]
-    np.testing.assert_allclose(replicates, expected, rtol=1e-11, atol=1e-11)
-    np.testing.assert_allclose(sums.sum(), matrix.sum() - np.trace(matrix), rtol=1e-11)
-    np.testing.assert_allclose(loaded.matrix() + np.diag(np.diag(matrix)), matrix, rtol=1e-11, atol=1e-11)
+    tolerance = SIZE * TOLERANCE[engine]
+    np.testing.assert_allclose(replicates, expected, rtol=1e-11, atol=tolerance)
+    np.testing.assert_allclose(sums.sum(), matrix.sum() - np.trace(matrix), rtol=1e-11, atol=tolerance)
+    if engine == "direct":
+        np.testing.assert_allclose(loaded.matrix() + np.diag(np.diag(matrix)), matrix, rtol=1e-11, atol=1e-11)
     np.testing.assert_allclose(loaded.diagonal().sum(), np.trace(matrix), rtol=1e-12)
 
 
@@ -75,8 +78,101 @@ def test_several_bandwidths_are_each_alone(engine, kernel, multiples, tile, monk
     for multiple, (sums, replicates) in zip(multiples, loaded.sums_and_replicates_at(multiples, weights, 10), strict=True):
         matrix = reference_matrix(x, s, slices, kernel, multiple * h)
         expected = [reference.bootstrap_replicate(matrix, w[10:33]) for w in weights]
-        np.testing.assert_allclose(replicates, expected, rtol=1e-10, atol=1e-10)
-        np.testing.assert_allclose(sums.sum(), matrix.sum() - np.trace(matrix), rtol=1e-10)
+        tolerance = SIZE * TOLERANCE[engine]
+        np.testing.assert_allclose(replicates, expected, rtol=1e-10, atol=tolerance)
+        np.testing.assert_allclose(sums.sum(), matrix.sum() - np.trace(matrix), rtol=1e-10, atol=tolerance)
+
+
+def heavy(rng, tail, shape):
+    """Projections with light to very heavy tails, a far outlier, or few distinct values."""
+    if tail == "outlier":
+        y = rng.standard_normal(shape)
+        y[:, 0] = 1e8
+        return y
+    if tail == "discrete":
+        return rng.integers(0, 3, shape) + 1e-9 * rng.standard_normal(shape)
+    return rng.standard_normal(shape) if tail == "normal" else rng.standard_t(tail, shape)
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(2, 120),
+    st.sampled_from([0, 1]),
+    st.sampled_from(["normal", 3.0, 1.0, "outlier", "discrete"]),
+    st.floats(-2, 3),
+    st.sampled_from([1e-5, 1e-8, 1e-10]),
+)
+def test_fourier_keeps_its_bound(seed, n, code, tail, log_width, tol):
+    rng = np.random.default_rng(seed)
+    y, s = heavy(rng, tail, (2, n)), rng.standard_normal((2, n)) * np.exp(rng.normal())
+    a, h = rng.uniform(-1, 1, 2), np.exp(log_width) * np.array([1.0, 0.7])
+    weights = rng.standard_normal((3, n + 2))
+    sums, replicates = FourierEngine(code, y, s, a, h, tol, DirectEngine).sums_and_replicates(weights, 2)
+    direct = DirectEngine(code, y, s, a, h)
+    exact_sums, exact_replicates = direct.sums_and_replicates(weights, 2)
+    size = np.abs(s) + np.abs(a / h)[:, None]
+    rounding = 1e-12 + 1e-15 * n
+    assert np.all(np.abs(sums - exact_sums) <= (tol + rounding) * size.sum(axis=1) ** 2)
+    for got, exact, w in zip(replicates, exact_replicates, weights[:, 2:], strict=True):
+        assert abs(got - exact) <= (tol + rounding) * ((np.abs(w) * size).sum(axis=1) ** 2).sum()
+    alone = FourierEngine(code, y, s, a, h, tol, DirectEngine).sums()
+    np.testing.assert_allclose(alone, sums, rtol=1e-13, atol=1e-13 * size.sum() ** 2)
+
+
+@given(st.sampled_from([0, 1]), st.floats(-1, 4), st.sampled_from([1e-5, 1e-8, 1e-10]))
+def test_series_is_the_kernel_with_its_derivatives(code, log_span, tol):
+    span = np.exp(log_span)
+    coefficients, period = fourier._series(code, span, tol)
+    t = np.linspace(0, span, 501)
+    w = 2 * np.pi / period * np.arange(coefficients.size)
+    exact = [reference.rbf(v, 1.0)[:3] if code == 0 else reference.imq(v, 1.0)[:3] for v in t]
+    got = np.stack([np.cos(np.outer(t, w)) @ coefficients, -np.sin(np.outer(t, w)) @ (w * coefficients),
+                    -np.cos(np.outer(t, w)) @ (w * w * coefficients)], axis=1)  # fmt: skip
+    assert np.abs(got - np.array(exact)).max() < tol
+
+
+def test_samples_far_out_do_not_lengthen_the_series():
+    rng = np.random.default_rng(0)
+    y = rng.standard_normal((1, 500))
+    clean = FourierEngine(0, y, y, np.ones(1), np.ones(1))
+    y[0, :3] = [1e3, -1e6, 1e9]
+    spoilt = FourierEngine(0, y, y, np.ones(1), np.ones(1))
+    assert set(range(3)) <= set(spoilt.outside[0].tolist()) and spoilt.features < clean.features + 10
+
+
+def test_slices_of_extreme_range_go_to_the_direct_engine():
+    rng = np.random.default_rng(0)
+    y = rng.standard_cauchy((3, 200))
+    h = np.array([1.0, 1e-4, 1.0])
+    mixed = FourierEngine(1, y, y, np.ones(3), h, fallback=DirectEngine)
+    assert mixed.name == "direct and fourier"
+    np.testing.assert_allclose(mixed.sums(), DirectEngine(1, y, y, np.ones(3), h).sums(), rtol=1e-6)
+    assert FourierEngine(1, y, y, np.ones(3), np.full(3, 1e-4), fallback=DirectEngine).name == "direct"
+
+
+def test_auto_takes_the_faster_engine():
+    rng = np.random.default_rng(0)
+    few, many = rng.standard_normal((1, 3000)), rng.standard_normal((100, 60))
+    for y, expected in ((few, "fourier"), (many, "direct")):
+        engine = choose_engine("auto")(0, y, y, np.ones(len(y)), np.ones(len(y)), 100)
+        assert engine.name == expected
+    wild = rng.standard_t(0.1, (1, 300))
+    assert choose_engine("auto")(0, wild, wild, np.ones(1), np.full(1, 1e-3), 100).name == "direct"
+
+
+def test_engine_of_the_result_is_what_was_used():
+    x = np.random.default_rng(0).standard_normal((1000, 60))
+    options = dict(n_resamples=500, rng=0)
+    results = {name: fs.gof_test(x, -x, engine=name, **options) for name in ("direct", "fourier", "auto")}
+    assert [results[name].engine for name in results] == ["direct", "fourier", "direct and fourier"]
+    for name in ("fourier", "auto"):
+        np.testing.assert_allclose(results[name].null_distribution, results["direct"].null_distribution, rtol=1e-5)
+        assert results[name].pvalue == results["direct"].pvalue
+
+
+def test_a_tolerance_beyond_doubles_is_refused():
+    with pytest.raises(ArithmeticError, match="no cosine series to 1e-14"):
+        FourierEngine(1, np.linspace(0, 5, 20)[None], np.ones((1, 20)), np.ones(1), np.ones(1), tol=1e-14)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60))

@@ -18,6 +18,7 @@ ORDER = [
     "kernels",
     "engines.pairs",
     "engines.direct",
+    "engines.fourier",
     "engines.multivariate",
     "engines",
     "_gibbs",
@@ -39,7 +40,7 @@ ORDER = [
     "cli",
     "__main__",
 ]
-ENGINES = {"engines.direct", "engines.multivariate"}
+ENGINES = {"engines.direct", "engines.fourier", "engines.multivariate"}
 
 
 def rooms():

@@ -1,0 +1,328 @@
+"""The linear-time engine: in one dimension a smooth kernel is a short Fourier series on the range of the data.
+
+With ``k(t) = sum_f c_f cos(w_f t)`` for all differences t that occur, and ``phi`` the cosines and sines, a Stein term is an inner
+product, ``mu_ij = sum_f c_f xi_if xi_jf`` with ``xi_i = s_i phi(y_i) + a phi'(y_i)``. So the sum over all pairs is a sum over samples, squared:
+``sum_{i != j} w_i w_j mu_ij = sum_f c_f (sum_i w_i xi_if)^2 - sum_i w_i^2 mu_ii``, in O(n) for each of a few dozen features.
+
+RBF   its Fourier transform is Gaussian: periodised with a period beyond the range by z bandwidths, and cut at the frequency z, both
+      errors are ``exp(-z^2 / 2)``.
+IMQ   decays too slowly to be periodised; a cosine series with a longer period is fitted to it on the range, by least squares
+      together with its two derivatives. Some coefficients are negative.
+
+The error of every ``mu_ij`` is at most `tol` times ``(|s_i| + |a|/h) (|s_j| + |a|/h)``, so that of a V-statistic is at most `tol` times twice
+its diagonal part. The series grows with range over bandwidth. Samples far out would make it long, so each slice keeps to a
+core of the samples and treats the pairs of those outside one by one, whatever is cheaper in all. Where even that would be long, as
+for a bandwidth of a thousandth of the range, the slice goes to the direct engine.
+"""
+
+import copy
+import functools
+import math
+
+import numba
+import numpy as np
+
+from .._jit import compiled, parallel, prefer_wide_vectors
+from .._linalg import product, weighted_squares
+from ..kernels import kernel_derivatives, stein_term
+
+TOLERANCE = 1e-8
+_BLOCK = 4096  # samples whose features are made at a time
+_STRIP = 512  # samples per task
+_MOST_FEATURES = {0: 8192, 1: 1024}  # of one slice, by kernel
+_MOST_OUTSIDE = 1024
+_RANGE_STEP = 1.05  # fitted series are made for ranges on a geometric grid, so that slices of like range share one
+_MARGIN = 1.0  # of the fitted series beyond the range, in bandwidths: shorter ones need more terms, longer ones cancel
+
+
+class FourierEngine:
+    """Sums over pairs of m slices in time linear in n; the interface of `pairs.PairTerms` without the matrix.
+
+    Parameters
+    ----------
+    code : int
+        Code of the kernel.
+    y, s : (m, n) arrays
+        Samples along g and scores along r.
+    a, h : (m,) arrays
+        ``r.g`` and the bandwidth of each slice.
+    tol : float
+        Largest error of a Stein term, see above.
+    fallback : class
+        Engine of the slices whose series would be too long.
+    """
+
+    def __init__(self, code, y, s, a, h, tol=TOLERANCE, fallback=None):
+        self.code = code
+        self.tol = tol
+        self.fallback = fallback
+        self.y = (y - np.median(y, axis=1, keepdims=True)) / h[:, None]
+        self.s = s
+        self.a = a / h
+        self.m, self.n = y.shape
+        self._plan()
+
+    def _plan(self):
+        """Choose for each slice its engine, the samples outside its core, and the series for the range of the rest."""
+        plans = [_cheapest(self.code, row, self.tol) for row in self.y]
+        self.long = np.array([features > _MOST_FEATURES[self.code] for _, features in plans])
+        kept = np.flatnonzero(~self.long)
+        self.inside = np.ones((kept.size, self.n))
+        self.outside, series = [], []
+        for inside, q in zip(self.inside, kept, strict=True):
+            far = np.sort(np.argsort(-np.abs(self.y[q]), kind="stable")[: plans[q][0]])
+            inside[far] = 0.0
+            self.outside.append(far)
+            series.append(_series(self.code, np.ptp(np.delete(self.y[q], far)), self.tol))
+        self.loaded = [np.ascontiguousarray(array[kept]) for array in (self.y, self.s, self.a)]
+        self.ends = np.cumsum([0, *(coefficients.size for coefficients, _ in series)])
+        self.base = np.array([2.0 * math.pi / period for _, period in series])
+        self.coefficients = np.concatenate([np.empty(0), *(coefficients for coefficients, _ in series)])
+        self.rest = None
+        if self.long.any():
+            some = self.long
+            self.rest = self.fallback(self.code, self.y[some], self.s[some], self.a[some], np.ones(np.count_nonzero(some)))
+
+    @property
+    def name(self):
+        """The engine's name, and the other's where slices went to it."""
+        return "fourier" if self.rest is None else "direct" if self.long.all() else "direct and fourier"
+
+    @property
+    def features(self):
+        """Numbers per sample that a replicate needs, those for samples outside the core included."""
+        return 2 * self.coefficients.size + sum(far.size for far in self.outside)
+
+    def rescaled(self, multiple):
+        """The same slices with their bandwidths multiplied."""
+        other = copy.copy(self)
+        other.y, other.a = self.y / multiple, self.a / multiple
+        other._plan()
+        return other
+
+    def diagonal(self):
+        """``sum_i mu_ii`` for each slice."""
+        k, _, k2, _ = kernel_derivatives(self.code, 0.0)
+        return k * np.einsum("mn,mn->m", self.s, self.s) - self.n * self.a**2 * k2
+
+    def sums(self):
+        """``sum_{i != j} mu_ij`` for each slice."""
+        return self._run(None, 0)[0]
+
+    def sums_and_replicates(self, weights, start=0):
+        """`sums`, and ``sum_{i != j} w_i w_j mu_ij`` for each row w of ``weights[:, start : start + n]``."""
+        return self._run(weights, start)
+
+    def sums_and_replicates_at(self, multiples, weights, start=0):
+        """`sums_and_replicates` at several multiples of the bandwidth: a list of pairs."""
+        return [self.rescaled(multiple).sums_and_replicates(weights, start) for multiple in multiples]
+
+    def _run(self, weights, start):
+        sums = np.zeros(self.m)
+        replicates = None if weights is None else np.zeros(weights.shape[0])
+        if self.rest is not None:
+            if weights is None:
+                sums[self.long] = self.rest.sums()
+            else:
+                sums[self.long], replicates = self.rest.sums_and_replicates(weights, start)
+        if not self.long.all():
+            kept, more = self._run_series(weights, start)
+            sums[~self.long] = kept
+            if weights is not None:
+                replicates = replicates + more
+        return sums, replicates
+
+    def _run_series(self, weights, start):
+        size = self.coefficients.size
+        totals = np.zeros(2 * size)
+        own = np.zeros(self.n)  # sum over slices of what the series has for mu_ii
+        own_sums = np.zeros(len(self.outside))
+        far_sums = np.zeros(len(self.outside))
+        projections = meets = replicates = None
+        if weights is not None:
+            projections = np.zeros((weights.shape[0], 2 * size))
+            meets = [np.zeros((weights.shape[0], far.size)) for far in self.outside]
+        for first in range(0, self.n, _BLOCK):
+            last = min(first + _BLOCK, self.n)
+            features, parts, squares = _features(
+                *self.loaded, self.inside, self.base, self.ends, self.coefficients, first, last, weights is not None
+            )
+            totals += parts.sum(axis=0)
+            own[first:last] = squares.sum(axis=0)
+            own_sums += squares.sum(axis=1)
+            if weights is not None:
+                projections += product(weights, features, start + first)
+            for q, far in enumerate(self.outside):
+                if far.size:
+                    rows = _far_rows(self.code, *(array[q] for array in self.loaded), far, self.inside[q], first, last)
+                    far_sums[q] += 2.0 * rows.sum()
+                    if weights is not None:
+                        meets[q] += product(weights, rows, start + first)
+        signed = np.concatenate([self.coefficients, self.coefficients])
+        per_feature = signed * totals**2
+        sums = np.add.reduceat(per_feature[:size] + per_feature[size:], self.ends[:-1]) - own_sums + far_sums
+        if weights is not None:
+            replicates = weighted_squares(projections, signed) - weighted_squares(weights, own, start)
+            for far, met in zip(self.outside, meets, strict=True):
+                replicates += 2.0 * np.einsum("bo,bo->b", met, weights[:, start + far])
+        return sums, replicates
+
+
+def features_needed(code, y, h, tol=TOLERANCE):
+    """Features of all slices together, without making any series; infinite when a slice would go to the direct engine."""
+    needed = [_cheapest(code, row, tol)[1] for row in (y - np.median(y, axis=1, keepdims=True)) / h[:, None]]
+    return math.inf if max(needed) > _MOST_FEATURES[code] else sum(needed)
+
+
+def _length(code, span, tol):
+    """Number of frequencies of a series over `span` bandwidths."""
+    if code == 0:
+        z = _cut(tol)
+        return z * (span + z) / (2.0 * math.pi) + 1.0
+    return (span + _MARGIN) * math.log(1000.0 / tol) / math.pi + 2.0
+
+
+def _cheapest(code, row, tol):
+    """How many of the farthest samples to leave out of the core, and the features needed then."""
+    best = 0, 2.0 * _length(code, np.ptp(row), tol)
+    # Only a range far beyond that of a light tail is worth a search.
+    if best[1] > 100.0:
+        ordered = np.sort(np.abs(row))[::-1]
+        count = 1
+        while count <= min(row.size // 2, _MOST_OUTSIDE):
+            features = count + 2.0 * _length(code, 2.0 * ordered[count], tol)
+            if features < best[1]:
+                best = count, features
+            count += max(1, count // 4)
+    return best
+
+
+def _rounded(span):
+    """The span rounded up to the grid of ranges."""
+    return _RANGE_STEP ** math.ceil(math.log(max(span, 0.5), _RANGE_STEP))
+
+
+def _cut(tol):
+    # Derivatives multiply what is cut off by up to z^2.
+    return math.sqrt(2.0 * math.log(100.0 / tol))
+
+
+def _series(code, span, tol):
+    """Coefficients of the cosine series, and its period, for differences up to `span`, in units of the bandwidth."""
+    if code == 1:
+        return _fitted_series(_rounded(span), tol)
+    z = _cut(tol)
+    period = span + z
+    frequencies = 2.0 * math.pi / period * np.arange(math.floor(z * period / (2.0 * math.pi)) + 1)
+    coefficients = 2.0 * math.sqrt(2.0 * math.pi) / period * np.exp(-0.5 * frequencies**2)
+    coefficients[0] *= 0.5
+    return coefficients, period
+
+
+@functools.lru_cache(maxsize=1024)
+def _fitted_series(span, tol):
+    """The same for IMQ, by least squares on the range; terms are added until the fit is good enough."""
+    period = 2.0 * (span + _MARGIN)
+    least = math.ceil(_length(1, span, tol))
+    for count in range(least, 2 * least, 2 + least // 16):
+        t = span * (0.5 - 0.5 * np.cos(np.pi * (np.arange(3 * count) + 0.5) / (3 * count)))
+        top = 2.0 * math.pi * count / period
+        coefficients = np.linalg.lstsq(*_fit_equations(t, count, period, top), rcond=1e-15)[0]
+        matrix, target = _fit_equations(np.linspace(0.0, span, 7 * count), count, period, 1.0)
+        if np.abs(matrix @ coefficients - target).max() < 0.2 * tol:
+            return coefficients, period
+    raise ArithmeticError(f"the IMQ kernel has no cosine series to {tol:g} over {span:g} bandwidths in double precision.")
+
+
+def _fit_equations(t, count, period, top):
+    """Values, slopes and curvatures of the series and of IMQ at `t`; derivatives in units of the frequency `top`."""
+    w = 2.0 * math.pi / period * np.arange(count)
+    cos, sin = np.cos(t[:, None] * w), np.sin(t[:, None] * w)
+    k = 1.0 / np.sqrt(1.0 + t * t)
+    matrix = np.concatenate([cos, -w / top * sin, -((w / top) ** 2) * cos])
+    return matrix, np.concatenate([k, -t * k**3 / top, (3.0 * t * t * k * k - 1.0) * k**3 / top**2])
+
+
+@parallel
+def _features(y, s, a, inside, base, ends, coefficients, first, last, keep):
+    """xi of samples first..last, with `keep`: rows for the cosines of all slices, then for the sines; their sums over each strip of
+    samples; and the series' mu_ii of each slice."""
+    m = y.shape[0]
+    width = last - first
+    size = ends[m]
+    strips = (width + _STRIP - 1) // _STRIP
+    features = np.empty((2 * size, width if keep else 0))
+    sums = np.empty((strips, 2 * size))
+    squares = np.empty((m, width))
+    for task in numba.prange(m * strips):
+        q = task // strips
+        strip = task % strips
+        start = strip * _STRIP
+        stop = min(start + _STRIP, width)
+        _feature_strip(
+            y[q, first + start : first + stop], s[q, first + start : first + stop], a[q], inside[q, first + start : first + stop],
+            base[q], coefficients[ends[q] : ends[q + 1]], keep, features, ends[q], start, stop, sums[strip], squares[q, start:stop],
+        )  # fmt: skip
+    return features, sums, squares
+
+
+@compiled
+def _feature_strip(y, s, a, inside, base, coefficients, keep, features, row, start, stop, sums, squares):
+    n = y.size
+    size = sums.size // 2
+    cos1 = np.empty(n)
+    sin1 = np.empty(n)
+    cos = np.ones(n)
+    sin = np.zeros(n)
+    even = np.empty(n)
+    odd = np.empty(n)
+    for i in range(n):
+        cos1[i] = math.cos(base * y[i])
+        sin1[i] = math.sin(base * y[i])
+        squares[i] = 0.0
+    for f in range(coefficients.size):
+        if keep:
+            even = features[row + f, start:stop]
+            odd = features[size + row + f, start:stop]
+        sums[row + f], sums[size + row + f] = _feature_rows(
+            s, a * base * f, inside, cos, sin, cos1, sin1, coefficients[f], even, odd, squares
+        )
+
+
+@compiled
+def _feature_rows(s, slope, inside, cos, sin, cos1, sin1, coefficient, out_even, out_odd, squares):
+    """Features of one frequency with their sums, and the rotation to the next."""
+    prefer_wide_vectors()
+    even_sum = odd_sum = 0.0
+    for i in range(s.size):
+        c = cos[i]
+        d = sin[i]
+        even = inside[i] * (s[i] * c - slope * d)
+        odd = inside[i] * (s[i] * d + slope * c)
+        out_even[i] = even
+        out_odd[i] = odd
+        even_sum += even
+        odd_sum += odd
+        squares[i] += coefficient * (even * even + odd * odd)
+        cos[i] = c * cos1[i] - d * sin1[i]
+        sin[i] = d * cos1[i] + c * sin1[i]
+    return even_sum, odd_sum
+
+
+@parallel
+def _far_rows(code, y, s, a, far, inside, first, last):
+    """Stein terms of the samples `far` with samples first..last; pairs of two of `far`, which are met twice, count half."""
+    rows = np.empty((far.size, last - first))
+    for k in numba.prange(far.size):
+        i = far[k]
+        _far_row(code, y[first:last], s[first:last], a, y[i], s[i], inside[first:last], rows[k])
+        if first <= i < last:
+            rows[k, i - first] = 0.0
+    return rows
+
+
+@compiled
+def _far_row(code, y, s, a, y_k, s_k, inside, out):
+    prefer_wide_vectors()
+    for j in range(y.size):
+        out[j] = (0.5 + 0.5 * inside[j]) * stein_term(code, y_k - y[j], a, s_k, s[j])
