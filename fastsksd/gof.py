@@ -1,17 +1,11 @@
 """The goodness-of-fit test (Algorithm 2): slices from training samples, statistic and null from held-out ones.
 
-One set of slices gives the paper's test; a family of sets gives the aggregated test of `aggregate`, the default. There every
-sample is used twice (cross-fitting): slices found on either half are tested on the other, and sets fixed beforehand on all.
-The statistics of the halves are not added: under the null they depend on each other (both halves look along the same accidental
-directions), and the sum varies more than its replicates say. They are members of one family instead. The smallest p-value is
-calibrated as if the halves were independent, each at a level a with ``1 - (1 - a)^2 = alpha``; whatever the dependence,
-the union bound then holds the level at ``2 a``, which is 0.0506 for alpha = 0.05.
+One set of slices gives the paper's test; a family of sets gives the aggregated test of `aggregate`, the default.
 """
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,15 +17,13 @@ from ._validate import (
     check_rng,
     check_samples,
     check_score,
-    evaluate_score,
-    score_is_array,
 )
 from .aggregate import MULTIPLES, Member, active_sets, check_sets, combine, fixed_sets, named_set, shares_of
-from .discrepancy import check_statistic, ksd_pairs, project
 from .engines import choose_engine
-from .engines.pairs import statistic as pair_statistic
+from .folds import is_cross, make_folds
 from .kernels import as_kernel
-from .nulls import NULLS, resampling_pvalue, resampling_scale, resampling_weights
+from .members import Part, evaluate, evaluate_ksd, positive_exp
+from .nulls import NULLS, resampling_weights, weighted_chi_square_draws
 from .score_difference import ESTIMATORS, score_difference
 from .slices import Slices, as_slices, check_basis, find_slices
 
@@ -48,9 +40,9 @@ class GofResult:
         U-statistic of the discrepancy, summed over slices; near 0 when the model fits, and it may be negative. For a family
         of sets, ``-log10`` of the smallest p-value of a member (over its share, see `aggregate`), before it is calibrated.
     pvalue : float
-        ``(1 + #{replicate >= statistic}) / (1 + n_resamples)``.
+        ``(1 + #{replicate >= statistic}) / (1 + n_resamples)``, or the tail of the limit law; never zero.
     null_distribution : (n_resamples,) array
-        Replicates of the statistic under the hypothesis that the model fits.
+        Replicates of the statistic under the hypothesis that the model fits; empty for a family with null="spectral".
     slices : Slices
         Directions the statistic looked along; for a family, those of its strongest member; None for method="ksd".
     slice_statistics, bandwidths : (m,) arrays
@@ -98,7 +90,7 @@ class GofResult:
             facts["who spoke"] = f"{first.name}, bandwidth x {first.multiple:g}{where} (of {len(self.members)} members)"
         facts |= {
             "statistic": f"{self.statistic:.6g}" + ("" if first is None else " (-log10 of the smallest p-value of a member)"),
-            "null": f"{self.null}, {self.null_distribution.size} resamples, 95% quantile {np.quantile(self.null_distribution, 0.95):.4g}",
+            "null": self._null(),
             "samples": self._usage(),
         }
         if self.slices is None:
@@ -110,6 +102,12 @@ class GofResult:
             "  score along r": _direction(self.slices.r[strongest]),
             "  input along g": _direction(self.slices.g[strongest]),
         }
+
+    def _null(self):
+        if self.null == "spectral":
+            return "spectral, the limit law itself" + ("; members combined by Bonferroni's inequality" if self.members else "")
+        quantile = np.quantile(self.null_distribution, 0.95)
+        return f"{self.null}, {self.null_distribution.size} resamples, 95% quantile {quantile:.4g}"
 
     def _usage(self):
         if any(member.part == "half 1" for member in self.members):
@@ -176,14 +174,17 @@ def gof_test(
         autocorrelated ones (``lag > 1``) they are the first stretch. Sets fixed beforehand are tested on all samples.
     kernel : {"rbf", "imq"} or kernel object
         One-dimensional kernel of the statistic.
-    null : {"wild", "bootstrap"}
+    null : {"wild", "bootstrap", "spectral"}
         Wild bootstrap with random signs, or the paper's multinomial bootstrap. Both are right for many independent samples; the
-        multinomial one rejects too often below about 100 (7% at a level of 5% with 30 samples).
+        multinomial one rejects too often below about 100 (7% at a level of 5% with 30 samples). "spectral" is the limit law, a
+        weighted sum of chi-squares, with its tail to any depth: for p-values below what resampling can show. Members of a
+        family are then combined by Bonferroni's inequality, which is careful where they resemble each other.
     lag : float
         For null="wild": signs flip with probability ``1/lag`` from one sample to the next, for samples of a Markov chain in their
         order. Set it to 5 to 10 times the autocorrelation time, or thin the chain; up to 2 means independent signs.
     n_resamples : int
-        Replicates of the statistic. The smallest p-value is ``1 / (n_resamples + 1)``.
+        Replicates of the statistic. The smallest p-value is ``1 / (n_resamples + 1)``, but for "spectral", where they are draws to look
+        at.
     engine : {"auto", "direct", "fourier"}
         How sums over pairs are computed: one by one, exact to round-off, or from Fourier series in time linear in n, exact to
         1e-8 of the terms' size. "auto" takes what is faster, for each set of slices.
@@ -242,13 +243,13 @@ def gof_test(
         check_choice("estimator", estimator, ESTIMATORS)
         if train is None:
             train = "cross" if standard else 0.2
-        family = standard or _is_cross(train)
+        family = standard or is_cross(train)
     if family and np.ndim(kernel.bandwidth):
         raise ValueError("`kernel` must have one bandwidth, or the median, for a family of slice sets.")
 
     trained = method == "sksd" and slices is None and (d > 1 or not standard)  # in one dimension there is one direction
-    x, scores, folds = _folds(x, score, train if trained else None, lag > 1, rng)
-    parts = [_Part("all", 0, n, fixed)] if fixed or method == "ksd" else []
+    x, scores, folds = make_folds(x, score, train if trained else None, lag > 1, rng)
+    parts = [Part("all", 0, n, fixed)] if fixed or method == "ksd" else []
     for fold in folds:
         n_train = fold.x.shape[0]
         if n_train < 3 and estimator == "ke" and debias:
@@ -263,7 +264,7 @@ def gof_test(
             sets = active_sets(find_slices(difference, debias=debias, gaps=False, tolerance=5e-2))
         else:
             sets = [named_set("active", find_slices(difference, n_slices=n_slices, basis=basis, debias=debias))]
-        parts.append(_Part(fold.name, fold.start, fold.stop, sets))
+        parts.append(Part(fold.name, fold.start, fold.stop, sets))
     smallest = min(part.stop - part.start for part in parts)
     if smallest < 2:
         raise ValueError(f"`x` leaves {smallest} test samples; at least 2 are needed.")
@@ -273,15 +274,20 @@ def gof_test(
         )
     searched = time.perf_counter()
 
-    edges = sorted({part.start for part in parts} - {0})
-    weights = resampling_weights(null, n, n_resamples, lag=lag, edges=edges, rng=rng)
+    weights = None
+    if null != "spectral":
+        edges = sorted({part.start for part in parts} - {0})
+        weights = resampling_weights(null, n, n_resamples, lag=lag, edges=edges, rng=rng)
     weighted = time.perf_counter()
     if method == "ksd":
-        members = [_evaluate_ksd(x, scores, kernel, weights, null)]
+        members = [evaluate_ksd(x, scores, kernel, null, weights)]
     else:
         scales = multiples if family else (1.0,)
-        members = [member for part in parts for member in _evaluate(part, scales, x, scores, kernel, engine, weights, null)]
-    verdict = _combined_verdict(members) if family else _single_verdict(members[0])
+        members = [member for part in parts for member in evaluate(part, scales, x, scores, kernel, engine, null, weights)]
+    if not family:
+        verdict = _single_verdict(members[0], n_resamples, rng)
+    else:
+        verdict = (_bounded_verdict if null == "spectral" else _combined_verdict)(members)
     end = time.perf_counter()
     tested = [part for part in parts if part.name != "all"] or parts
     return GofResult(
@@ -289,151 +295,66 @@ def gof_test(
         n_test=sum(part.stop - part.start for part in tested),
         n_train=sum(fold.x.shape[0] for fold in folds),
         null=null,
-        engine=" and ".join(sorted({name for member in members for name in member.engines})),
+        engine=" and ".join(sorted({name for member in members for name in member.engine.split(" and ")})),
         kernel=kernel.name,
         method=method,
         timings={"slices": searched - start, "weights": weighted - searched, "statistic": end - weighted, "total": end - start},
     )
 
 
-def _single_verdict(member):
-    statistic = float(member.statistics.sum())
+def _looked_along(member):
+    return {"slices": member.slices, "slice_statistics": member.statistics, "bandwidths": member.bandwidths}
+
+
+def _single_verdict(member, n_resamples, rng):
+    if member.spectrum is None:
+        null = member.replicates
+    else:
+        null = weighted_chi_square_draws(member.spectrum, n_resamples, rng)
     return {
-        "statistic": statistic,
-        "pvalue": resampling_pvalue(statistic, member.replicates),
-        "null_distribution": member.replicates,
-        "slices": member.slices,
-        "slice_statistics": member.statistics,
-        "bandwidths": member.bandwidths,
+        "statistic": member.statistic,
+        "pvalue": member.pvalue,
+        "null_distribution": null,
+        **_looked_along(member),
     }
 
 
 def _combined_verdict(members):
-    statistics = np.array([member.statistics.sum() for member in members])
+    """Smallest weighted p-value, calibrated on the joint replicates."""
+    statistics = np.array([member.statistic for member in members])
     shares = shares_of([member.kind for member in members])
     combined = combine(statistics, np.array([member.replicates for member in members]), shares)
-    pvalues = zip(statistics.tolist(), combined.pvalues.tolist(), combined.adjusted_pvalues.tolist(), strict=True)
-    rows = [Member(member.name, member.multiple, member.part, *values) for member, values in zip(members, pvalues, strict=True)]
-    return _single_verdict(members[combined.strongest]) | {
+    return {
         "statistic": combined.statistic,
         "pvalue": combined.pvalue,
         "null_distribution": combined.null_distribution,
-        "members": tuple(rows[k] for k in np.argsort(-combined.scores, kind="stable")),
+        "members": _rows(members, combined.pvalues, combined.adjusted_pvalues, combined.scores),
+        **_looked_along(members[combined.strongest]),
     }
 
 
-class _Part(NamedTuple):
-    """Sets of slices, and the stretch of samples they are tested on."""
-
-    name: str
-    start: int
-    stop: int
-    sets: list
-
-
-class _Evaluated(NamedTuple):
-    """Statistics and replicates of one set of slices at one multiple of the bandwidth."""
-
-    name: str
-    kind: str
-    multiple: float
-    part: str
-    slices: Slices
-    statistics: np.ndarray
-    bandwidths: np.ndarray
-    replicates: np.ndarray
-    engines: set
+def _bounded_verdict(members):
+    """Smallest weighted p-value times the number of members (Bonferroni): without replicates their dependence is not known."""
+    shares = shares_of([member.kind for member in members])
+    logs = np.array([member.log_pvalue for member in members])
+    adjusted = [positive_exp(min(0.0, log)) for log in logs - np.log(shares / len(members))]
+    scores = (np.log(shares) - logs) / np.log(10.0)
+    strongest = int(np.argmax(scores))
+    return {
+        "statistic": float(scores[strongest]),
+        "pvalue": adjusted[strongest],
+        "null_distribution": np.empty(0),
+        "members": _rows(members, [member.pvalue for member in members], adjusted, scores),
+        **_looked_along(members[strongest]),
+    }
 
 
-def _evaluate(part, multiples, x, scores, kernel, engine, weights, null):
-    """Evaluate every set of slices at every multiple; groups of slices that sets share are computed once."""
-    x, scores = x[part.start : part.stop], scores[part.start : part.stop]
-    scale = resampling_scale(null, x.shape[0])
-    done = {}
-    for group in {id(group): group for some in part.sets for group in some.parts}.values():
-        y, s, a, h = project(x, scores, group, kernel)
-        pairs = engine(kernel.code, y, s, a, h, weights.shape[0], multiples)
-        evaluations = pairs.sums_and_replicates_at(multiples, weights, part.start)
-        for multiple, (sums, replicates) in zip(multiples, evaluations, strict=True):
-            statistics = check_statistic(pair_statistic(pairs, sums, "u"))
-            done[id(group), multiple] = statistics, multiple * h, scale * replicates, pairs.name
-    evaluated = []
-    for name, kind, groups in part.sets:
-        whole = groups[0] if len(groups) == 1 else Slices(*(np.concatenate([getattr(g, k) for g in groups]) for k in "rg"))
-        for multiple in multiples:
-            results = [done[id(group), multiple] for group in groups]
-            statistics, bandwidths = (np.concatenate([result[k] for result in results]) for k in (0, 1))
-            replicates = sum(result[2] for result in results)
-            engines = {name for result in results for name in result[3].split(" and ")}
-            evaluated.append(_Evaluated(name, kind, multiple, part.name, whole, statistics, bandwidths, replicates, engines))
-    return evaluated
-
-
-def _evaluate_ksd(x, scores, kernel, weights, null):
-    pairs, h = ksd_pairs(x, scores, kernel)
-    sums, replicates = pairs.sums_and_replicates(weights)
-    statistics = check_statistic(pair_statistic(pairs, sums, "u"))
-    return _Evaluated(
-        "ksd", "ksd", 1.0, "all", None, statistics, np.array([h]), resampling_scale(null, x.shape[0]) * replicates, {pairs.name}
-    )
-
-
-class _Fold(NamedTuple):
-    """Training samples with their scores, and the stretch of samples that their slices are tested on."""
-
-    name: str
-    x: np.ndarray
-    scores: np.ndarray
-    start: int
-    stop: int
-
-
-def _is_cross(train):
-    return isinstance(train, str) and train == "cross"
-
-
-def _folds(x, score, train, in_order, rng):
-    """The samples, ordered so that each fold tests one stretch of them, their scores, and the folds.
-
-    Chosen at random, or for samples `in_order` the first stretch.
-    """
-    n, d = x.shape
-    if train is None:
-        return x, evaluate_score(score, x), []
-    if np.ndim(train) > 0:
-        training = check_samples(train, "train", min_rows=2, d=d)
-        if score_is_array(score):
-            raise ValueError(
-                "`score` must be a callable or a model when `train` holds separate samples: an array covers `x` only."
-            )
-        return x, evaluate_score(score, x), [_Fold("held out", training, evaluate_score(score, training), 0, n)]
-    n_train = n // 2 if _is_cross(train) else _count_of(train, n)
-    if n_train < 2 or n - n_train < 2:
-        raise ValueError(
-            f"`train`={train!r} splits {n} samples into {n_train} for training and {n - n_train} for the test; both need at "
-            "least 2. Give more samples, another `train`, or fixed `slices`."
-        )
-    order = np.arange(n) if in_order else rng.permutation(n)
-    order = np.concatenate([np.sort(order[:n_train]), np.sort(order[n_train:])])
-    x, scores = x[order], evaluate_score(score, x)[order]
-    head, tail = (x[:n_train], scores[:n_train]), (x[n_train:], scores[n_train:])
-    if not _is_cross(train):
-        return x, scores, [_Fold("held out", *head, n_train, n)]
-    return x, scores, [_Fold("half 1", *tail, 0, n_train), _Fold("half 2", *head, n_train, n)]
-
-
-def _count_of(train, n):
-    """Number of training samples from a fraction or a count."""
-    if isinstance(train, (bool, np.bool_, str)):
-        raise TypeError(
-            f"`train` must be a fraction, a count, an array of samples or 'cross'; got {type(train).__name__} {train!r}."
-        )
-    if isinstance(train, (int, np.integer)):
-        return int(train)
-    share = check_number("train", train, 0.0, strict=True)
-    if share >= 1:
-        raise ValueError(f"`train` must be a fraction between 0 and 1, or an integer count; got {train}.")
-    return round(share * n)
+def _rows(members, pvalues, adjusted, scores):
+    rows = [
+        Member(member.name, member.multiple, member.part, member.statistic, float(p), float(adjusted_p))
+        for member, p, adjusted_p in zip(members, pvalues, adjusted, strict=True)
+    ]
+    return tuple(rows[k] for k in np.argsort(-np.asarray(scores), kind="stable"))
 
 
 def _direction(vector, count=3):

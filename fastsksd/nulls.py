@@ -1,6 +1,6 @@
-"""Resampling weights for the null distribution (Algorithm 2), drawn in compiled code from counter-based streams.
+"""The null distribution (Algorithm 2): resampling weights, and the limit law with its exact tail.
 
-A replicate of the statistic is ``scale * sum_{i != j} w_i w_j mu_ij``. Row b of the weights comes from stream b of the seed, so the
+Weights are drawn in compiled code from counter-based streams. A replicate of the statistic is ``scale * sum_{i != j} w_i w_j mu_ij``. Row b of the weights comes from stream b of the seed, so the
 weights depend on the seed alone, not on the number of threads.
 
 bootstrap   ``w_i = counts_i - 1`` with counts ~ Multinomial(n, 1/n), scale ``1 / n^2``. (The paper prints raw counts; they must
@@ -10,6 +10,10 @@ wild        signs, scale ``1 / (n (n - 1))``: independent, or a Markov chain tha
 
 Statistics of several parts of the samples share one draw: each part takes its own columns. The bootstrap draws each part's
 counts within the part, so that they sum to its size.
+
+spectral    No resampling: ``(n - 1) U`` tends to ``sum_j c_j (Z_j^2 - 1)`` (Theorem 6), c_j the eigenvalues of the centred Stein matrix
+            over n. The tail of that law is an integral of its moment generating function along a contour through the saddle point
+            (Rice, 1980), from which the tail's size is taken out beforehand: its relative error is small however far out.
 """
 
 from itertools import pairwise
@@ -19,7 +23,7 @@ import numpy as np
 
 from ._jit import bits_to_unit, draw_seed, parallel, stream_bits, stream_key
 
-NULLS = ("wild", "bootstrap")
+NULLS = ("wild", "bootstrap", "spectral")
 
 
 def resampling_weights(null, n, n_resamples, *, lag=1, edges=(), rng):
@@ -62,6 +66,71 @@ def _sign_weights(seed, count, n, lag):
                 sign = -sign
             weights[b, i] = sign
     return weights
+
+
+def log_tail_of_weighted_chi_square(weights, x):
+    """Logarithm of ``P(sum_j weights_j (Z_j^2 - 1) >= x)``, Z_j independent standard normal; weights of either sign.
+
+    With K the logarithm of the moment generating function, it is the integral of ``exp(K(s) - s x) / s`` over a contour that passes 0
+    on the right, over 2 pi i. A parabola through the saddle point that opens to where the exponential decays makes the trapezoidal
+    rule converge geometrically; the step is halved until two results agree.
+    """
+    c = np.asarray(weights, dtype=float)
+    c = c[np.abs(c) > 1e-14 * np.abs(c).max(initial=0.0)]
+    if c.size == 0:
+        return 0.0 if x <= 0 else -np.inf
+    unit = np.abs(c).max()
+    c, x = c / unit, x / unit
+    y = x + c.sum()  # where the law of sum_j c_j Z_j^2 is asked for
+    if c.max() <= 0:
+        return -np.inf if y >= 0 else np.log1p(-np.exp(log_tail_of_weighted_chi_square(-c, -x)))
+    if c.min() >= 0 and y <= 0:
+        return 0.0
+    saddle = _saddle_point(c, x)
+    width = 1.0 / np.sqrt(np.sum(2.0 * c**2 / (1.0 - 2.0 * c * saddle) ** 2))
+
+    def exponent(s):
+        return -0.5 * np.log(1.0 - 2.0 * np.multiply.outer(s, c)).sum(axis=-1) - s * y - np.log(s)
+
+    size = exponent(np.array([saddle + 0j]))[0].real
+    bend = 0.15 if y >= 0 else -0.15
+    step, previous = 0.5, np.inf
+    for _ in range(14):
+        total = 0.0
+        for first in range(0, 2**20, 64):
+            u = step * (np.arange(first, first + 64) + 0.5)
+            values = np.exp(exponent(saddle + width * (1j * u + bend * u * u)) - size) * width * (1j + 2.0 * bend * u)
+            total += values.imag.sum()
+            if np.abs(values[-1]) < 1e-13 * abs(total):
+                break
+        total *= step / np.pi
+        if abs(total - previous) <= 1e-9 * abs(total):
+            break
+        previous, step = total, 0.5 * step
+    return min(0.0, size + np.log(total)) if total > 0 else -np.inf
+
+
+def _saddle_point(c, x):
+    """Where K'(s) = x, but not too near the pole at 0: there and to its left any contour on its right will do."""
+    bound = 0.5 / c.max()
+    least = min(0.5 / np.sqrt(2.0 * np.sum(c**2)), 0.3 * bound)
+    low, high = 0.0, bound
+    while x > 0 and high - low > 1e-15 * bound:
+        middle = 0.5 * (low + high)
+        if np.sum(2.0 * c**2 * middle / (1.0 - 2.0 * c * middle)) < x:
+            low = middle
+        else:
+            high = middle
+    return max(low, least)
+
+
+def weighted_chi_square_draws(weights, count, rng):
+    """Draws of ``sum_j weights_j (Z_j^2 - 1)``."""
+    draws = np.zeros(count)
+    for start in range(0, len(weights), 64):
+        part = weights[start : start + 64]
+        draws += (rng.standard_normal((count, part.size)) ** 2 - 1.0) @ part
+    return draws
 
 
 def resampling_pvalue(statistic, replicates):

@@ -45,6 +45,10 @@ class DirectEngine(PairTerms):
     def diagonal(self):
         return _stein_diagonal(self.code, self.s, self.a)
 
+    def own_terms(self):
+        k, _, k2, _ = kernel_derivatives(self.code, 0.0)
+        return k * np.einsum("mn,mn->n", self.s, self.s) - np.sum(self.a**2) * k2
+
     def rescaled(self, multiple):
         """The same slices with their bandwidths multiplied."""
         other = copy.copy(self)

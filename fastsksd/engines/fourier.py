@@ -62,9 +62,9 @@ class FourierEngine:
         self.m, self.n = y.shape
         self._plan()
 
-    def _plan(self):
+    def _plan(self, all_inside=False):
         """Choose for each slice its engine, the samples outside its core, and the series for the range of the rest."""
-        plans = [_cheapest(self.code, row, self.tol) for row in self.y]
+        plans = [_cheapest(self.code, row, self.tol, all_inside) for row in self.y]
         self.long = np.array([features > _MOST_FEATURES[self.code] for _, features in plans])
         kept = np.flatnonzero(~self.long)
         self.inside = np.ones((kept.size, self.n))
@@ -116,6 +116,29 @@ class FourierEngine:
     def sums_and_replicates_at(self, multiples, weights, start=0):
         """`sums_and_replicates` at several multiples of the bandwidth: a list of pairs."""
         return [self.rescaled(multiple).sums_and_replicates(weights, start) for multiple in multiples]
+
+    def spectrum(self):
+        """Eigenvalues of the centred matrix of all ``mu_ij``, over n, from the covariance of the features."""
+        if self.rest is not None:
+            h = np.ones(self.m)
+            return self.fallback(self.code, self.y, self.s, self.a, h).spectrum()
+        if any(far.size for far in self.outside):
+            # Samples far out have no features of their own; leave them in, with a series for the whole range.
+            whole = copy.copy(self)
+            whole._plan(all_inside=True)
+            return whole.spectrum()
+        size = 2 * self.coefficients.size
+        moments, means = np.zeros((size, size)), np.zeros(size)
+        for first in range(0, self.n, _BLOCK):
+            last = min(first + _BLOCK, self.n)
+            features, parts, _ = _features(*self.loaded, self.inside, self.base, self.ends, self.coefficients, first, last, True)
+            moments += product(features, features)
+            means += parts.sum(axis=0)
+        means /= self.n
+        # Eigenvalues of C diag(c) for a covariance C = A A^T and coefficients of either sign: those of A^T diag(c) A.
+        values, vectors = np.linalg.eigh(moments / self.n - np.outer(means, means))
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        return np.linalg.eigvalsh(root.T @ (np.concatenate([self.coefficients] * 2)[:, None] * root))
 
     def _run(self, weights, start):
         sums = np.zeros(self.m)
@@ -182,11 +205,11 @@ def _length(code, span, tol):
     return (span + _MARGIN) * math.log(1000.0 / tol) / math.pi + 2.0
 
 
-def _cheapest(code, row, tol):
+def _cheapest(code, row, tol, all_inside=False):
     """How many of the farthest samples to leave out of the core, and the features needed then."""
     best = 0, 2.0 * _length(code, np.ptp(row), tol)
     # Only a range far beyond that of a light tail is worth a search.
-    if best[1] > 100.0:
+    if best[1] > 100.0 and not all_inside:
         ordered = np.sort(np.abs(row))[::-1]
         count = 1
         while count <= min(row.size // 2, _MOST_OUTSIDE):

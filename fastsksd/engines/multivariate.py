@@ -42,7 +42,10 @@ class MultivariateEngine(PairTerms):
         return entries * self.factor, np.atleast_1d(sums.sum() * self.factor)
 
     def diagonal(self):
-        return np.atleast_1d((np.sum(self.s * self.s) + self.n * self.d) * self.factor)
+        return np.atleast_1d(self.own_terms().sum())
+
+    def own_terms(self):
+        return (np.einsum("id,id->i", self.s, self.s) + self.d) * self.factor
 
 
 @pointwise

@@ -5,12 +5,13 @@ import numpy as np
 from .._linalg import quadratic_forms
 
 TILE = 1024
+MOST_STORED = 8000  # samples up to which `spectrum` stores the matrix
 
 
 class PairTerms:
     """The terms ``mu_ij`` of all pairs, seen one tile at a time.
 
-    A subclass has `n` and supplies `tile` and `diagonal`. Tiles on and above the diagonal are visited, one at a time, so
+    A subclass has `n` and supplies `tile`, `diagonal` and `own_terms`. Tiles on and above the diagonal are visited, one at a time, so
     memory stays at one tile and Ctrl-C works between tiles.
     """
 
@@ -22,6 +23,10 @@ class PairTerms:
 
     def diagonal(self):
         """``sum_i mu_ii`` for each component."""
+        raise NotImplementedError
+
+    def own_terms(self):
+        """``mu_ii``, summed over components, (n,)."""
         raise NotImplementedError
 
     def sums(self):
@@ -37,6 +42,18 @@ class PairTerms:
             sums = sums + part
             replicates += quadratic_forms(entries, weights, start + rows.start, start + columns.start)
         return 2.0 * sums, 2.0 * replicates
+
+    def spectrum(self):
+        """Eigenvalues of the centred matrix of all ``mu_ij``, over n."""
+        if self.n > MOST_STORED:
+            raise ValueError(
+                f"`null`='spectral' needs a matrix of {self.n} x {self.n} numbers here; use engine='fourier' with few slices, or "
+                "null='wild'."
+            )
+        matrix = self.matrix()
+        matrix[np.diag_indices(self.n)] = self.own_terms()
+        means = matrix.mean(axis=0)
+        return np.linalg.eigvalsh(matrix - means - means[:, None] + means.mean()) / self.n
 
     def matrix(self):
         """All ``mu_ij`` with ``i != j``, (n, n), zero on the diagonal."""

@@ -1,0 +1,130 @@
+"""Statistics of sets of slices on parts of the samples, each with its null distribution: the members of a test."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .discrepancy import check_statistic, ksd_pairs, project
+from .engines.pairs import statistic as pair_statistic
+from .nulls import log_tail_of_weighted_chi_square, resampling_pvalue, resampling_scale
+from .slices import Slices
+
+
+class Part(NamedTuple):
+    """Sets of slices, and the stretch of samples they are tested on."""
+
+    name: str
+    start: int
+    stop: int
+    sets: list
+
+
+class Evaluated(NamedTuple):
+    """Statistics of one set of slices at one multiple of the bandwidth, and its null: replicates, or the weights of a chi-square."""
+
+    name: str
+    kind: str
+    multiple: float
+    part: str
+    slices: Slices
+    statistics: np.ndarray
+    bandwidths: np.ndarray
+    engine: str
+    replicates: np.ndarray | None = None
+    spectrum: np.ndarray | None = None
+
+    @property
+    def statistic(self):
+        """Sum over slices."""
+        return float(self.statistics.sum())
+
+    @property
+    def log_pvalue(self):
+        """Natural logarithm of the p-value by the limit law."""
+        return log_tail_of_weighted_chi_square(self.spectrum, self.statistic)
+
+    @property
+    def pvalue(self):
+        """The member's own p-value, never zero."""
+        if self.spectrum is None:
+            return resampling_pvalue(self.statistic, self.replicates)
+        return positive_exp(self.log_pvalue)
+
+
+def positive_exp(log):
+    """``exp(log)``, but never zero."""
+    return max(float(np.exp(log)), np.nextafter(0.0, 1.0))
+
+
+def evaluate(part, multiples, x, scores, kernel, engine, null, weights):
+    """Every set of slices of a part at every multiple; groups of slices that sets share are computed once."""
+    x, scores = x[part.start : part.stop], scores[part.start : part.stop]
+    if null == "spectral":
+        return _evaluate_spectra(part, multiples, x, scores, kernel, engine)
+    scale = resampling_scale(null, x.shape[0])
+    done = {}
+    for group in {id(group): group for some in part.sets for group in some.parts}.values():
+        y, s, a, h = project(x, scores, group, kernel)
+        pairs = engine(kernel.code, y, s, a, h, weights.shape[0], multiples)
+        for multiple, result in zip(multiples, pairs.sums_and_replicates_at(multiples, weights, part.start), strict=True):
+            statistics = check_statistic(pair_statistic(pairs, result[0], "u"))
+            done[id(group), multiple] = statistics, multiple * h, scale * result[1], pairs.name
+    evaluated = []
+    for some in part.sets:
+        whole = _joined(some.parts)
+        for multiple in multiples:
+            statistics, bandwidths, replicates, engines = zip(*(done[id(group), multiple] for group in some.parts), strict=True)
+            values, widths = np.concatenate(statistics), np.concatenate(bandwidths)
+            names = " and ".join(engines)
+            evaluated.append(
+                Evaluated(some.name, some.kind, multiple, part.name, whole, values, widths, names, replicates=sum(replicates))
+            )
+    return evaluated
+
+
+def _evaluate_spectra(part, multiples, x, scores, kernel, engine):
+    """The same with the limit law, whose spectrum belongs to a whole set: there is nothing to share."""
+    evaluated = []
+    for some in part.sets:
+        whole = _joined(some.parts)
+        y, s, a, h = project(x, scores, whole, kernel)
+        for multiple in multiples:
+            pairs = engine(kernel.code, y, s, a, multiple * h, spectral=True)
+            statistics = check_statistic(pair_statistic(pairs, pairs.sums(), "u"))
+            evaluated.append(
+                Evaluated(
+                    some.name,
+                    some.kind,
+                    multiple,
+                    part.name,
+                    whole,
+                    statistics,
+                    multiple * h,
+                    pairs.name,
+                    spectrum=_law_of(pairs),
+                )
+            )
+    return evaluated
+
+
+def evaluate_ksd(x, scores, kernel, null, weights):
+    """The KSD of all samples, which has no slices."""
+    pairs, h = ksd_pairs(x, scores, kernel)
+    if null == "spectral":
+        sums, law = pairs.sums(), dict(spectrum=_law_of(pairs))
+    else:
+        sums, replicates = pairs.sums_and_replicates(weights)
+        law = dict(replicates=resampling_scale(null, x.shape[0]) * replicates)
+    statistics = check_statistic(pair_statistic(pairs, sums, "u"))
+    return Evaluated("ksd", "ksd", 1.0, "all", None, statistics, np.array([h]), pairs.name, **law)
+
+
+def _law_of(pairs):
+    """Weights of the chi-square law of the U-statistic; centring has taken one degree of freedom of n."""
+    return pairs.spectrum() * pairs.n / (pairs.n - 1.0) ** 2
+
+
+def _joined(groups):
+    return (
+        groups[0] if len(groups) == 1 else Slices(*(np.concatenate([getattr(group, name) for group in groups]) for name in "rg"))
+    )
