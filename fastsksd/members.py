@@ -62,22 +62,33 @@ def evaluate(part, multiples, x, scores, kernel, engine, null, weights):
     if null == "spectral":
         return _evaluate_spectra(part, multiples, x, scores, kernel, engine)
     scale = resampling_scale(null, x.shape[0])
-    done = {}
-    for group in {id(group): group for some in part.sets for group in some.parts}.values():
+    groups = {id(group): group for some in part.sets for group in some.parts}
+    loaded = {}
+    for key, group in groups.items():
         y, s, a, h = project(x, scores, group, kernel)
-        pairs = engine(kernel.code, y, s, a, h, weights.shape[0], multiples)
-        for multiple, result in zip(multiples, pairs.sums_and_replicates_at(multiples, weights, part.start), strict=True):
-            statistics = check_statistic(pair_statistic(pairs, result[0], "u"))
-            done[id(group), multiple] = statistics, multiple * h, scale * result[1], pairs.name
+        loaded[key] = engine(kernel.code, y, s, a, h, weights.n_resamples, multiples), h
+    replicates = {(key, multiple): [] for key in groups for multiple in multiples}
+    sums = {}
+    for batch in weights.batches():
+        for key, (pairs, _) in loaded.items():
+            results = pairs.sums_and_replicates_at(multiples, batch, part.start)
+            for multiple, (total, values) in zip(multiples, results, strict=True):
+                sums[key, multiple] = total
+                replicates[key, multiple].append(scale * values)
+    done = {}
+    for key, (pairs, h) in loaded.items():
+        for multiple in multiples:
+            statistics = check_statistic(pair_statistic(pairs, sums[key, multiple], "u"))
+            done[key, multiple] = statistics, multiple * h, np.concatenate(replicates[key, multiple]), pairs.name
     evaluated = []
     for some in part.sets:
         whole = _joined(some.parts)
         for multiple in multiples:
-            statistics, bandwidths, replicates, engines = zip(*(done[id(group), multiple] for group in some.parts), strict=True)
+            statistics, bandwidths, nulls, engines = zip(*(done[id(group), multiple] for group in some.parts), strict=True)
             values, widths = np.concatenate(statistics), np.concatenate(bandwidths)
             names = " and ".join(engines)
             evaluated.append(
-                Evaluated(some.name, some.kind, multiple, part.name, whole, values, widths, names, replicates=sum(replicates))
+                Evaluated(some.name, some.kind, multiple, part.name, whole, values, widths, names, replicates=sum(nulls))
             )
     return evaluated
 
@@ -113,7 +124,8 @@ def evaluate_ksd(x, scores, kernel, null, weights):
     if null == "spectral":
         sums, law = pairs.sums(), dict(spectrum=_law_of(pairs))
     else:
-        sums, replicates = pairs.sums_and_replicates(weights)
+        results = [pairs.sums_and_replicates(batch) for batch in weights.batches()]
+        sums, replicates = results[0][0], np.concatenate([values for _, values in results])
         law = dict(replicates=resampling_scale(null, x.shape[0]) * replicates)
     statistics = check_statistic(pair_statistic(pairs, sums, "u"))
     return Evaluated("ksd", "ksd", 1.0, "all", None, statistics, np.array([h]), pairs.name, **law)

@@ -24,17 +24,40 @@ import numpy as np
 from ._jit import bits_to_unit, draw_seed, parallel, stream_bits, stream_key
 
 NULLS = ("wild", "bootstrap", "spectral")
+_BATCH = 2**24  # weights in memory at a time, 128 MB
 
 
-def resampling_weights(null, n, n_resamples, *, lag=1, edges=(), rng):
-    """(n_resamples, n) weights of the null `null`; `rng` is a `numpy.random.Generator`, `edges` where new parts begin."""
-    seed = draw_seed(rng)
-    if null == "wild":
-        return _sign_weights(seed, n_resamples, n, max(2.0, float(lag)))
-    weights = np.empty((n_resamples, n))
-    for start, stop in pairwise((0, *edges, n)):
-        _fill_multinomial(seed, weights, start, stop)
-    return weights
+class Weights:
+    """Weights of the null `null` for `n_resamples` replicates of `n` samples; `edges` are where new parts of the samples begin.
+
+    They come in batches of rows, so that memory does not grow with their number. `rng` is a `numpy.random.Generator`.
+    """
+
+    def __init__(self, null, n, n_resamples, *, lag=1, edges=(), rng):
+        self.null = null
+        self.n = n
+        self.n_resamples = n_resamples
+        self.lag = lag
+        self.edges = edges
+        self.seed = draw_seed(rng)
+
+    def batches(self):
+        """Arrays of some rows, (count, n) each."""
+        size = max(1, _BATCH // self.n)
+        for first in range(0, self.n_resamples, size):
+            yield self._rows(first, min(size, self.n_resamples - first))
+
+    def matrix(self):
+        """All of them, (n_resamples, n)."""
+        return self._rows(0, self.n_resamples)
+
+    def _rows(self, first, count):
+        if self.null == "wild":
+            return _sign_weights(self.seed, first, count, self.n, max(2.0, float(self.lag)))
+        weights = np.empty((count, self.n))
+        for start, stop in pairwise((0, *self.edges, self.n)):
+            _fill_multinomial(self.seed, first, weights, start, stop)
+        return weights
 
 
 def resampling_scale(null, n):
@@ -43,10 +66,10 @@ def resampling_scale(null, n):
 
 
 @parallel
-def _fill_multinomial(seed, weights, start, stop):
+def _fill_multinomial(seed, first, weights, start, stop):
     n = stop - start
     for b in numba.prange(weights.shape[0]):
-        key = stream_key(seed, np.uint64(b))
+        key = stream_key(seed, np.uint64(first + b))
         row = weights[b]
         for i in range(start, stop):
             row[i] = -1.0
@@ -55,10 +78,10 @@ def _fill_multinomial(seed, weights, start, stop):
 
 
 @parallel
-def _sign_weights(seed, count, n, lag):
+def _sign_weights(seed, first, count, n, lag):
     weights = np.empty((count, n))
     for b in numba.prange(count):
-        key = stream_key(seed, np.uint64(b))
+        key = stream_key(seed, np.uint64(first + b))
         sign = 1.0 if bits_to_unit(stream_bits(key, np.uint64(0))) < 0.5 else -1.0
         weights[b, 0] = sign
         for i in range(1, n):

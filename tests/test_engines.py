@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastsksd as fs
-from fastsksd._linalg import product, quadratic_forms, symmetric_eigenvectors, top_eigenpairs
+from fastsksd._linalg import gram, product, quadratic_forms, symmetric_eigenvectors, top_eigenpairs
 from fastsksd.discrepancy import project
 from fastsksd.engines import DirectEngine, FourierEngine, choose_engine, fourier
 from fastsksd.engines import pairs as pairs_module
 from fastsksd.engines.multivariate import MultivariateEngine
-from fastsksd.nulls import resampling_weights
+from fastsksd.nulls import Weights
 from fastsksd.score_difference import DenseOperators
 
 TOLERANCE = {"direct": 1e-12, "fourier": 1e-8}
@@ -175,6 +175,12 @@ def test_a_tolerance_beyond_doubles_is_refused():
         FourierEngine(1, np.linspace(0, 5, 20)[None], np.ones((1, 20)), np.ones(1), np.ones(1), tol=1e-14)
 
 
+@pytest.mark.parametrize("m", [1, 33, 64, 150])
+def test_gram_is_a_product_with_itself(m):
+    a = np.random.default_rng(m).standard_normal((m, 700))
+    np.testing.assert_allclose(gram(a), a @ a.T, rtol=1e-12, atol=1e-11)
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60))
 def test_symmetric_eigenvectors(seed, n):
     rng = np.random.default_rng(seed)
@@ -306,9 +312,9 @@ def test_results_do_not_depend_on_the_number_of_threads(null, kernel, engine):
 
 def test_weights_depend_on_the_seed_alone():
     for null in ("bootstrap", "wild"):
-        one, many = single_and_many_threads(lambda null=null: resampling_weights(null, 100, 64, rng=np.random.default_rng(5)))
+        one, many = single_and_many_threads(lambda null=null: Weights(null, 100, 64, rng=np.random.default_rng(5)).matrix())
         assert np.array_equal(one, many)
-        assert not np.array_equal(one, resampling_weights(null, 100, 64, rng=np.random.default_rng(6)))
+        assert not np.array_equal(one, Weights(null, 100, 64, rng=np.random.default_rng(6)).matrix())
 
 
 @pytest.mark.parametrize("layer", ["workqueue", "omp"])

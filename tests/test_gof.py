@@ -6,9 +6,9 @@ import reference
 from scipy import stats
 
 import fastsksd as fs
-from fastsksd import models
+from fastsksd import models, nulls
 from fastsksd.folds import make_folds
-from fastsksd.nulls import resampling_pvalue, resampling_weights
+from fastsksd.nulls import Weights, resampling_pvalue
 
 LEVEL_TRIALS = 400
 
@@ -77,7 +77,7 @@ def test_statistic_is_that_of_the_held_out_samples():
     np.testing.assert_allclose(result.statistic, fs.sksd(x, -x, slices), rtol=1e-12)
     np.testing.assert_allclose(result.slice_statistics, fs.sksd(x, -x, slices, per_slice=True), rtol=1e-12)
     assert (result.n_test, result.n_train) == (60, 0)
-    weights = resampling_weights("bootstrap", 60, 20, rng=np.random.default_rng(4))
+    weights = Weights("bootstrap", 60, 20, rng=np.random.default_rng(4)).matrix()
     matrix = sum(
         reference.stein_matrix(x, -x, r, g, "rbf", h) for r, g, h in zip(slices.r, slices.g, result.bandwidths, strict=True)
     )
@@ -163,7 +163,7 @@ def test_lag_keeps_the_level_on_a_markov_chain():
 @pytest.mark.parametrize("null", ["bootstrap", "wild"])
 def test_weights_have_the_right_moments(null):
     n, count = 50, 40000
-    weights = resampling_weights(null, n, count, rng=np.random.default_rng(0))
+    weights = Weights(null, n, count, rng=np.random.default_rng(0)).matrix()
     if null == "bootstrap":
         counts = weights + 1
         np.testing.assert_allclose(counts, np.round(counts), atol=1e-9)
@@ -185,7 +185,7 @@ def test_weights_have_the_right_moments(null):
 
 @pytest.mark.parametrize("lag", [2, 5, 20])
 def test_correlated_signs_have_the_stated_autocorrelation(lag):
-    signs = resampling_weights("wild", 400, 4000, lag=lag, rng=np.random.default_rng(0))
+    signs = Weights("wild", 400, 4000, lag=lag, rng=np.random.default_rng(0)).matrix()
     for distance in (1, 2, 7):
         observed = np.mean(signs[:, :-distance] * signs[:, distance:])
         assert abs(observed - (1 - 2 / lag) ** distance) < 0.02
@@ -222,8 +222,21 @@ def test_sets_fixed_beforehand_are_tested_on_all_samples():
         np.testing.assert_allclose(member.statistic, fs.sksd(x, -x, identity), rtol=1e-10)
 
 
+@pytest.mark.parametrize("null", ["bootstrap", "wild"])
+def test_batches_are_the_matrix(null, monkeypatch):
+    weights = Weights(null, 30, 50, edges=[12], lag=4, rng=np.random.default_rng(0))
+    x = np.random.default_rng(1).standard_normal((40, 3))
+    options = dict(null=null, n_resamples=30, rng=0)
+    whole = [fs.gof_test(x, -x, **options).null_distribution, fs.gof_test(x, -x, method="ksd", **options).null_distribution]
+    monkeypatch.setattr(nulls, "_BATCH", 200)
+    parts = list(weights.batches())
+    assert len(parts) > 5 and np.array_equal(np.concatenate(parts), weights.matrix())
+    again = [fs.gof_test(x, -x, **options).null_distribution, fs.gof_test(x, -x, method="ksd", **options).null_distribution]
+    np.testing.assert_allclose(again, whole, rtol=1e-12)
+
+
 def test_bootstrap_counts_of_parts_sum_to_their_sizes():
-    weights = resampling_weights("bootstrap", 30, 50, edges=[12], rng=np.random.default_rng(0))
+    weights = Weights("bootstrap", 30, 50, edges=[12], rng=np.random.default_rng(0)).matrix()
     assert np.all(weights[:, :12].sum(axis=1) == 0) and np.all(weights[:, 12:].sum(axis=1) == 0)
     assert weights[:, :12].std() > 0.5
 
@@ -235,7 +248,7 @@ def test_ksd_through_the_same_door(kernel):
     np.testing.assert_allclose(result.statistic, fs.ksd(x, -x, kernel=kernel), rtol=1e-12)
     assert result.slices is None and (result.n_test, result.n_train) == (40, 0)
     matrix = reference.ksd_matrix(x, -x, kernel, result.bandwidths[0])
-    weights = resampling_weights("bootstrap", 40, 25, rng=np.random.default_rng(2))
+    weights = Weights("bootstrap", 40, 25, rng=np.random.default_rng(2)).matrix()
     expected = [reference.bootstrap_replicate(matrix, w / 40) for w in weights]
     np.testing.assert_allclose(result.null_distribution, expected, rtol=1e-9)
     assert "ksd" in repr(result) and "<table>" in result._repr_html_()
@@ -261,7 +274,7 @@ def test_result_speaks():
     text = repr(result)
     assert "rejected at level 0.05" in text and "x[0]" in text and f"{result.pvalue:.4g}" in text
     assert "<table>" in result._repr_html_()
-    assert set(result.timings) == {"slices", "weights", "statistic", "total"}
+    assert set(result.timings) == {"slices", "statistic", "total"}
     with pytest.raises(AttributeError):
         result.pvalue = 0.5
 

@@ -23,7 +23,7 @@ import numba
 import numpy as np
 
 from .._jit import compiled, parallel, prefer_wide_vectors
-from .._linalg import product, weighted_squares
+from .._linalg import gram, product, weighted_squares
 from ..kernels import kernel_derivatives, stein_term
 
 TOLERANCE = 1e-8
@@ -132,7 +132,7 @@ class FourierEngine:
         for first in range(0, self.n, _BLOCK):
             last = min(first + _BLOCK, self.n)
             features, parts, _ = _features(*self.loaded, self.inside, self.base, self.ends, self.coefficients, first, last, True)
-            moments += product(features, features)
+            moments += gram(features)
             means += parts.sum(axis=0)
         means /= self.n
         # Eigenvalues of C diag(c) for a covariance C = A A^T and coefficients of either sign: those of A^T diag(c) A.
