@@ -10,6 +10,7 @@ import numpy as np
 
 from ._version import __version__
 from .discrepancy import sksd
+from .engines import ENGINES, expected_cost
 from .gof import gof_test
 from .kernels import IMQ, RBF, median_distances
 from .models import GaussBernRBM
@@ -94,12 +95,12 @@ def run_bench(repeat=7):
     rows = [
         (
             "Stein matrix and statistic, RBF, n = 800, 100 slices",
-            lambda: sksd(x, -x, slices, kernel=RBF(h)),
+            lambda: sksd(x, -x, slices, kernel=RBF(h), engine="direct"),
             lambda: numpy_stein_matrix(y, s, a, h).sum(),
         ),
         (
             "Stein matrix and statistic, IMQ, n = 800, 100 slices",
-            lambda: sksd(x, -x, slices, kernel=IMQ(h)),
+            lambda: sksd(x, -x, slices, kernel=IMQ(h), engine="direct"),
             lambda: numpy_imq_matrix(y, s, a, h).sum(),
         ),
         ("median bandwidths, exact, n = 800, 100 slices", lambda: median_distances(y), lambda: numpy_medians(y)),
@@ -114,8 +115,10 @@ def run_bench(repeat=7):
             trial,
             lambda: numpy_trial(training, x, 1000, np.random.default_rng(0)),
         ),
-        ("default test: a family of 27 members, n = 1000, d = 100", lambda: gof_test(whole, lambda x: -x, rng=0), None),
-        ("n = 20000, 3 slices, 1000 replicates", _large_test(rng), None),
+        ("default test: a family of 51 members, n = 1000, d = 100", lambda: gof_test(whole, lambda x: -x, rng=0), None),
+        ("n = 20000, 3 slices, 1000 replicates, pair by pair", _large_test(rng, 20000, engine="direct"), None),
+        ("the same in linear time", _large_test(rng, 20000, engine="fourier"), None),
+        ("n = 1000000, 3 slices, p-value from the limit law", _large_test(rng, 1_000_000, null="spectral"), None),
         (
             "RBM: 1000 Gibbs chains of 2000 steps, d = 50, 40 hidden",
             lambda: rbm.sample(1000, rng=0),
@@ -135,13 +138,52 @@ def run_bench(repeat=7):
         ratio = ("", "") if reference is None else (_show(reference), f"{reference / own:.0f}x")
         yield f"| {name} | {_show(first)} | {_show(own)} | {ratio[0]} | {ratio[1]} |"
     yield ""
+    yield 'Time of the engine that `engine="auto"` takes, over that of the faster one:'
+    yield ""
+    yield from _engine_table(max(1, repeat // 2))
+    yield ""
     yield f"First calls load compiled code from the cache, or compile where there is none. Peak memory {_peak_memory()}."
 
 
-def _large_test(rng):
-    x = rng.standard_normal((20000, 10))
-    slices = Slices(np.eye(10)[:3], np.eye(10)[:3])
-    return lambda: gof_test(x, lambda x: -x, slices=slices, rng=0)
+def _engine_table(repeat):
+    """Rows of a Markdown table: what `engine="auto"` expects against what each engine takes."""
+    rng = np.random.default_rng(1)
+    yield "| kernel | n | slices | replicates | direct | fourier | auto takes | over the better |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for code, kernel in ((0, "RBF"), (1, "IMQ")):
+        for n, m, n_resamples in (
+            (100, 3, 1000),
+            (500, 1, 1000),
+            (500, 10, 1000),
+            (1000, 3, 0),
+            (1000, 100, 1000),
+            (5000, 3, 1000),
+        ):
+            y, s = rng.standard_normal((2, m, n))
+            a, h = np.ones(m), np.full(m, 0.95)
+            weights = rng.choice([-1.0, 1.0], (max(1, n_resamples), n))
+            seconds = {}
+            for name, engine in ENGINES.items():
+                work = _engine_work(engine, code, y, s, a, h, weights if n_resamples else None)
+                work()
+                seconds[name] = np.median([_seconds(work) for _ in range(repeat)])
+            costs = dict(zip(("direct", "fourier"), expected_cost(code, y, h, n_resamples), strict=True))
+            taken = min(costs, key=costs.get)
+            ratio = seconds[taken] / min(seconds.values())
+            shown = " | ".join(_show(seconds[name]) for name in ("direct", "fourier"))
+            yield f"| {kernel} | {n} | {m} | {n_resamples} | {shown} | {taken} | {ratio:.2f} |"
+
+
+def _engine_work(engine, code, y, s, a, h, weights):
+    if weights is None:
+        return lambda: engine(code, y, s, a, h).sums()
+    return lambda: engine(code, y, s, a, h).sums_and_replicates(weights)
+
+
+def _large_test(rng, n, **options):
+    x = rng.standard_normal((n, 3))
+    slices = Slices(np.eye(3), np.eye(3))
+    return lambda: gof_test(x, lambda x: -x, slices=slices, rng=0, **options)
 
 
 def _numpy_gibbs(rbm, chains, steps):
