@@ -22,6 +22,7 @@ from .aggregate import MULTIPLES, Member, active_sets, check_sets, combine, fixe
 from .engines import choose_engine
 from .folds import is_cross, make_folds
 from .kernels import as_kernel
+from .lags import choose_lag
 from .members import Part, evaluate, evaluate_ksd, positive_exp
 from .nulls import NULLS, Weights, weighted_chi_square_draws
 from .score_difference import ESTIMATORS, score_difference
@@ -55,6 +56,8 @@ class GofResult:
         slices found on the other.
     null, engine, kernel, method : str
         How it was computed.
+    lag : float
+        Lag of the signs, for null="wild".
     timings : dict
         Seconds spent on "slices" and on the "statistic" with its null distribution, and in "total".
     """
@@ -71,6 +74,7 @@ class GofResult:
     engine: str
     kernel: str
     method: str
+    lag: float = 1.0
     members: tuple[Member, ...] = ()
     timings: dict = field(default_factory=dict)
 
@@ -107,7 +111,8 @@ class GofResult:
         if self.null == "spectral":
             return "spectral, the limit law itself" + ("; members combined by Bonferroni's inequality" if self.members else "")
         quantile = np.quantile(self.null_distribution, 0.95)
-        return f"{self.null}, {self.null_distribution.size} resamples, 95% quantile {quantile:.4g}"
+        lag = f" with lag {self.lag:.3g}" if self.lag > 1 else ""
+        return f"{self.null}{lag}, {self.null_distribution.size} resamples, 95% quantile {quantile:.4g}"
 
     def _usage(self):
         if any(member.part == "half 1" for member in self.members):
@@ -179,9 +184,10 @@ def gof_test(
         multinomial one rejects too often below about 100 (7% at a level of 5% with 30 samples). "spectral" is the limit law, a
         weighted sum of chi-squares, with its tail to any depth: for p-values below what resampling can show. Members of a
         family are then combined by Bonferroni's inequality, which is careful where they resemble each other.
-    lag : float
+    lag : float or "auto"
         For null="wild": signs flip with probability ``1/lag`` from one sample to the next, for samples of a Markov chain in their
-        order. Set it to 5 to 10 times the autocorrelation time, or thin the chain; up to 2 means independent signs.
+        order; up to 2 means independent signs. "auto" takes 16 times the autocorrelation time of the samples' Stein features,
+        see `fastsksd.lags`.
     n_resamples : int
         Replicates of the statistic. The smallest p-value is ``1 / (n_resamples + 1)``, but for "spectral", where they are draws to look
         at.
@@ -215,7 +221,8 @@ def gof_test(
     check_score(score)
     kernel = as_kernel(kernel)
     check_choice("null", null, NULLS)
-    lag = check_number("lag", lag, 1.0)
+    choose = isinstance(lag, str) and lag == "auto"
+    lag = np.inf if choose else check_number("lag", lag, 1.0)
     if null != "wild" and lag > 1:
         raise ValueError(f"`lag` is for null='wild', whose signs can follow autocorrelated samples; got null={null!r}.")
     n_resamples = check_integer("n_resamples", n_resamples, 1)
@@ -268,6 +275,11 @@ def gof_test(
     smallest = min(part.stop - part.start for part in parts)
     if smallest < 2:
         raise ValueError(f"`x` leaves {smallest} test samples; at least 2 are needed.")
+    if choose:
+        first = parts[0].sets[0].parts if parts[0].sets else None
+        if first is None:
+            raise ValueError("`lag`='auto' looks along slices, and method='ksd' has none; give a number.")
+        lag = choose_lag(x, scores, first[0], kernel, smallest)
     if lag > 0.5 * smallest:
         raise ValueError(
             f"`lag` must be at most half the number of test samples, {smallest}: else no sign ever flips; got {lag:g}."
@@ -297,6 +309,7 @@ def gof_test(
         engine=" and ".join(sorted({name for member in members for name in member.engine.split(" and ")})),
         kernel=kernel.name,
         method=method,
+        lag=lag,
         timings={"slices": searched - start, "statistic": end - searched, "total": end - start},
     )
 

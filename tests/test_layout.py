@@ -26,6 +26,7 @@ ORDER = [
     "score_difference",
     "slices",
     "discrepancy",
+    "lags",
     "nulls",
     "members",
     "aggregate",
