@@ -7,10 +7,12 @@ from .gof import GofResult, gof_test
 from .kernels import IMQ, RBF
 from .models import Model
 from .slices import Slices, active_slices, random_slices
+from .streaming import Accumulator
 
 __all__ = [
     "IMQ",
     "RBF",
+    "Accumulator",
     "Estimate",
     "GofResult",
     "Model",

@@ -32,6 +32,7 @@ ORDER = [
     "aggregate",
     "folds",
     "gof",
+    "streaming",
     "demo",
     "bench",
     "experiments.problems",

@@ -191,6 +191,12 @@ class FourierEngine:
         return sums, replicates
 
 
+def feature_block(y, s, a, base, ends, coefficients):
+    """Features (2F, n) of samples given along all slices in units of the bandwidths, and the series' mu_ii, (m, n)."""
+    features, _, own = _features(y, s, a, np.ones(y.shape), base, ends, coefficients, 0, y.shape[1], True)
+    return features, own
+
+
 def features_needed(code, y, h, tol=TOLERANCE):
     """Features of all slices together, without making any series; infinite when a slice would go to the direct engine."""
     needed = [_cheapest(code, row, tol)[1] for row in (y - np.median(y, axis=1, keepdims=True)) / h[:, None]]

@@ -1,0 +1,280 @@
+"""A test of more samples than memory holds: sums that chunks add to, that merge, and that yield statistic and p-value at the end.
+
+The Fourier engine needs of the samples only the sums of their features, and for the limit law their second moments. A series holds for
+a range of the data that must be fixed at the start, though, and later samples may lie outside. So the line is cut into cells of that
+range. Within a cell features are taken about its middle, and every cell has sums of its own. Samples of cells D apart differ by D and at
+most a cell's width more, and on that stretch the kernel is a series with the same frequencies again,
+``k(D + t) = sum_f A_f cos(w_f t) + B_f sin(w_f t)``, which couples the sums of the two cells. No sample is ever outside.
+"""
+
+import functools
+import math
+import time
+
+import numpy as np
+
+from ._linalg import gram, product
+from ._validate import check_integer, check_number, check_samples, check_score, evaluate_score, frozen
+from .discrepancy import check_statistic
+from .engines.fourier import TOLERANCE, feature_block
+from .gof import GofResult
+from .kernels import as_kernel
+from .members import positive_exp
+from .nulls import log_tail_of_weighted_chi_square, weighted_chi_square_draws
+from .slices import as_slices
+
+_BLOCK = 4096  # samples whose features are made at a time
+_WIDTHS = 2.0, 9.0  # of cells, in bandwidths: light tails fit into one, heavy ones into many that are cheap
+_MARGINS = {0: 3.0, 1: 1.25}  # of a series beyond its stretch, by kernel: those that need the fewest terms
+_WIDTH_STEP = 1.05  # widths of cells lie on a geometric grid, so that slices of like range share a series
+
+
+class Accumulator:
+    """Sums over samples that arrive in chunks, for a test along fixed slices in constant memory.
+
+    Parameters
+    ----------
+    slices : Slices or pair (r, g)
+        Directions chosen beforehand, or from other samples.
+    first : (n, d) array
+        Some samples, to learn the range of the data and the bandwidths from; they are not added. Any other range costs time, not
+        accuracy.
+    kernel : {"rbf", "imq"} or kernel object
+        Its bandwidth, when it is "median", is that of `first`.
+    tol : float
+        Largest error of a Stein term, relative to its size, as for the Fourier engine.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> rng = np.random.default_rng(0)
+    >>> chunks = [rng.standard_normal((1000, 2)) for _ in range(5)]
+    >>> total = fs.Accumulator(fs.Slices(np.eye(2), np.eye(2)), chunks[0])
+    >>> for x in chunks:
+    ...     _ = total.add(x, lambda x: -x)
+    >>> total.n, total.result().reject()
+    (5000, False)
+    """
+
+    def __init__(self, slices, first, *, kernel="rbf", tol=TOLERANCE):
+        first = check_samples(first, "first", min_rows=2)
+        self.slices = as_slices(slices, first.shape[1])
+        self.kernel = as_kernel(kernel)
+        self.tol = check_number("tol", tol, 0.0, strict=True)
+        y = product(self.slices.g, first)
+        h = frozen(self.kernel.bandwidths(y, first.std(axis=0).max()))
+        middle = np.median(y, axis=1)
+        spans = np.clip(2.3 * np.quantile(np.abs(y - middle[:, None]), 0.999, axis=1) / h, *_WIDTHS)
+        widths = [_WIDTH_STEP ** math.ceil(math.log(span, _WIDTH_STEP)) for span in spans]
+        self._grid = _Grid(self.kernel.code, h, frozen(middle), tuple(widths), self.tol)
+        self.n = 0
+        self._own = np.zeros(len(self.slices))
+        self._sums = {}  # (slice, cell): sums of the features
+        self._moments = {}  # (slice, cell), (slice, cell): second moments, for keys in order
+
+    def empty(self):
+        """An accumulator of the same kind without samples, for another stream that is to be merged."""
+        other = object.__new__(Accumulator)
+        other.__dict__.update(self.__dict__)
+        other.n, other._own, other._sums, other._moments = 0, np.zeros(len(self.slices)), {}, {}
+        return other
+
+    def add(self, x, score):
+        """Add samples, (n, d), with the model's score: its values there, a function or a model. Returns the accumulator."""
+        x = check_samples(x, "x", min_rows=1, d=self.slices.d)
+        scores = evaluate_score(check_score(score), x)
+        slices, grid = self.slices, self._grid
+        alignment = np.einsum("md,md->m", slices.r, slices.g) / grid.h
+        # A chunk is worked out apart and counted when it is whole: an interrupt leaves the sums as they were.
+        part = self.empty()
+        for start in range(0, x.shape[0], _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            y = (product(slices.g, x[rows]) - grid.middle[:, None]) / grid.h[:, None]
+            part._add_block(y, product(slices.r, scores[rows]), alignment)
+        self._absorb(part)
+        return self
+
+    def _add_block(self, y, s, a):
+        widths = np.array(self._grid.widths)[:, None]
+        cells = np.floor(y / widths + 0.5).astype(np.int64)
+        features, own = feature_block(y - cells * widths, s, a, *self._grid.layout())
+        self.n += y.shape[1]
+        self._own += own.sum(axis=1)
+        patterns, members = np.unique(cells, axis=1, return_inverse=True)
+        for k, pattern in enumerate(patterns.T.tolist()):
+            some = features if patterns.shape[1] == 1 else np.ascontiguousarray(features[:, members.ravel() == k])
+            sums, moments = some.sum(axis=1), gram(some)
+            for q, cell in enumerate(pattern):
+                rows = self._grid.rows(q)
+                _accumulate(self._sums, (q, cell), sums[rows])
+                for p in range(q + 1):
+                    _accumulate(self._moments, ((p, pattern[p]), (q, cell)), moments[np.ix_(self._grid.rows(p), rows)])
+
+    def merge(self, other):
+        """Add the sums of another accumulator with the same slices, bandwidths and cells. Returns the accumulator."""
+        if not isinstance(other, Accumulator):
+            raise TypeError(f"`other` must be an Accumulator, not {type(other).__name__}.")
+        for name, mine, theirs in (
+            ("slices", (self.slices.r, self.slices.g), (other.slices.r, other.slices.g)),
+            ("bandwidths", self._grid.h, other._grid.h),
+            ("kernel", self.kernel.name, other.kernel.name),
+            ("tolerance", self.tol, other.tol),
+            ("range", (self._grid.middle, self._grid.widths), (other._grid.middle, other._grid.widths)),
+        ):
+            same = all(map(np.array_equal, mine, theirs)) if isinstance(mine, tuple) else np.array_equal(mine, theirs)
+            if not same:
+                raise ValueError(f"`other` has another {name}; make it by `empty()` of this accumulator, or of a common one.")
+        self._absorb(other)
+        return self
+
+    def _absorb(self, other):
+        self.n += other.n
+        self._own = self._own + other._own
+        for mine, theirs in ((self._sums, other._sums), (self._moments, other._moments)):
+            for key, value in theirs.items():
+                _accumulate(mine, key, value)
+
+    @property
+    def statistics(self):
+        """U-statistic of each slice."""
+        if self.n < 2:
+            raise ValueError(f"the accumulator holds {self.n} samples; at least 2 are needed.")
+        totals = -self._own.copy()
+        for (q, cell), sums in self._sums.items():
+            for (p, other), others in self._sums.items():
+                if p == q:
+                    totals[q] += sums @ self._grid.couple(q, cell - other, others)
+        return check_statistic(totals / (self.n * (self.n - 1.0)))
+
+    def spectrum(self):
+        """Eigenvalues of the centred Stein matrix over n."""
+        keys = sorted(self._sums)
+        sizes = [self._sums[key].size for key in keys]
+        ends = np.cumsum([0, *sizes])
+        place = {key: slice(ends[k], ends[k + 1]) for k, key in enumerate(keys)}
+        second, mean = np.zeros((ends[-1], ends[-1])), np.concatenate([self._sums[key] for key in keys]) / self.n
+        for (a, b), value in self._moments.items():
+            second[place[a], place[b]] = value
+            second[place[b], place[a]] = value.T
+        coupling = np.zeros_like(second)
+        for q, cell in keys:
+            for p, other in keys:
+                if p == q:
+                    columns = self._grid.couple(q, cell - other, np.eye(place[p, other].stop - place[p, other].start))
+                    coupling[place[q, cell], place[p, other]] = columns
+        values, vectors = np.linalg.eigh(second / self.n - np.outer(mean, mean))
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        inner = root.T @ coupling @ root
+        return np.linalg.eigvalsh(0.5 * (inner + inner.T))
+
+    def result(self, *, n_resamples=1000, rng=None):
+        """The test of all samples so far, with the limit law as its null; `n_resamples` draws of it are for looking at."""
+        start = time.perf_counter()
+        n_resamples = check_integer("n_resamples", n_resamples, 1)
+        statistics = self.statistics
+        law = self.spectrum() * self.n / (self.n - 1.0) ** 2
+        pvalue = positive_exp(log_tail_of_weighted_chi_square(law, float(statistics.sum())))
+        seconds = time.perf_counter() - start
+        return GofResult(
+            statistic=float(statistics.sum()), pvalue=pvalue,
+            null_distribution=weighted_chi_square_draws(law, n_resamples, np.random.default_rng(rng)), slices=self.slices,
+            slice_statistics=statistics, bandwidths=self._grid.h, n_test=self.n, n_train=0, null="spectral", engine="fourier",
+            kernel=self.kernel.name, method="sksd", timings={"statistic": seconds, "total": seconds},
+        )  # fmt: skip
+
+
+def _accumulate(table, key, value):
+    table[key] = table[key] + value if key in table else value
+
+
+class _Grid:
+    """Cells and series of all slices; lengths in bandwidths."""
+
+    def __init__(self, code, h, middle, widths, tol):
+        self.code = code
+        self.h = h
+        self.middle = middle
+        self.widths = widths
+        self.tol = tol
+        counts = [_frequencies(code, width, tol)[0] for width in widths]
+        self.ends = np.cumsum([0, *counts])
+
+    def layout(self):
+        """Base frequency of each slice, where its features end, and its coefficients for samples of one cell."""
+        base = np.array([_frequencies(self.code, width, self.tol)[1] for width in self.widths])
+        return base, self.ends, np.concatenate([self._series(q, 0)[0] for q in range(len(self.widths))])
+
+    def rows(self, q):
+        """Rows of the features of slice q: its cosines, then its sines."""
+        size = self.ends[-1]
+        return np.r_[self.ends[q] : self.ends[q + 1], size + self.ends[q] : size + self.ends[q + 1]]
+
+    def _series(self, q, distance):
+        return _coupling(self.code, self.widths[q], distance, self.tol)
+
+    def couple(self, q, distance, values):
+        """The coupling of slice q between cells so many apart (the first minus the second), times values of the second."""
+        cos, sin = self._series(q, abs(distance))
+        sin = math.copysign(1.0, distance) * sin
+        count = cos.size
+        even, odd = values[:count], values[count:]
+        shape = (-1,) + (1,) * (values.ndim - 1)
+        cos, sin = cos.reshape(shape), sin.reshape(shape)
+        # cos(w (u - v)) and sin(w (u - v)) multiplied out.
+        return np.concatenate([cos * even - sin * odd, cos * odd + sin * even])
+
+
+@functools.lru_cache(maxsize=256)
+def _frequencies(code, width, tol):
+    """Number of frequencies that serve all distances between cells, and the lowest."""
+    top = math.sqrt(2.0 * math.log(10.0 / tol)) if code == 0 else math.log(300.0 / tol)
+    period = 2.0 * (width + _MARGINS[code])
+    for _ in range(40):
+        count = math.ceil(top * period / (2.0 * math.pi)) + 1
+        if all(_fit(code, width, distance, tol, count, period) is not None for distance in (0, 1, 2)):
+            return count, 2.0 * math.pi / period
+        top *= 1.05
+    raise ArithmeticError(f"no series of the kernel to {tol:g} on cells of {width:g} bandwidths in double precision.")
+
+
+@functools.lru_cache(maxsize=4096)
+def _coupling(code, width, distance, tol):
+    """Coefficients of the cosines and sines of ``k(D + t)``, ``|t| <= width``, D = `distance` cells."""
+    count, base = _frequencies(code, width, tol)
+    fitted = _fit(code, width, distance, tol, count, 2.0 * math.pi / base)
+    if fitted is None:
+        raise ArithmeticError(f"no series of the kernel to {tol:g} for cells {distance} apart.")
+    return fitted
+
+
+@functools.lru_cache(maxsize=4096)
+def _fit(code, width, distance, tol, count, period):
+    """Least squares on the stretch, with both derivatives; None when the fit is not good enough."""
+    if code == 0 and distance > 1 and (distance - 1) * width > math.sqrt(2.0 * math.log(100.0 / tol)):
+        return np.zeros(count), np.zeros(count)
+    w = 2.0 * math.pi / period * np.arange(count)
+
+    def equations(t, top):
+        cos, sin = np.cos(t[:, None] * w), np.sin(t[:, None] * w)
+        if distance == 0:
+            sin = cos[:, :0]
+        v, u = w[: sin.shape[1]], w
+        first = np.concatenate([-np.sin(t[:, None] * u) * u, (np.cos(t[:, None] * v) * v if sin.shape[1] else sin)], axis=1) / top
+        second = np.concatenate([-cos * u * u, -sin * v * v], axis=1) / top**2
+        x = distance * width + t
+        if code == 0:
+            k = np.exp(-0.5 * x * x)
+            target = k, -x * k, (x * x - 1.0) * k
+        else:
+            k = 1.0 / np.sqrt(1.0 + x * x)
+            target = k, -x * k**3, (3.0 * x * x * k * k - 1.0) * k**3
+        matrix = np.concatenate([np.concatenate([cos, sin], axis=1), first, second])
+        return matrix, np.concatenate([target[0], target[1] / top, target[2] / top**2])
+
+    points = 4 * count
+    nodes = -width * np.cos(np.pi * (np.arange(points) + 0.5) / points)
+    coefficients = np.linalg.lstsq(*equations(nodes, w[-1]), rcond=1e-15)[0]
+    matrix, target = equations(np.linspace(-width, width, 7 * count), 1.0)
+    if np.abs(matrix @ coefficients - target).max() > 0.5 * tol:
+        return None
+    return coefficients[:count], coefficients[count:] if distance else np.zeros(count)
