@@ -23,7 +23,7 @@ from .members import positive_exp
 from .nulls import log_tail_of_weighted_chi_square, weighted_chi_square_draws
 from .slices import as_slices
 
-_BLOCK = 4096  # samples whose features are made at a time
+_BLOCK = 8192  # samples whose features are made at a time
 _WIDTHS = 2.0, 9.0  # of cells, in bandwidths: light tails fit into one, heavy ones into many that are cheap
 _MARGINS = {0: 3.0, 1: 1.25}  # of a series beyond its stretch, by kernel: those that need the fewest terms
 _WIDTH_STEP = 1.05  # widths of cells lie on a geometric grid, so that slices of like range share a series
@@ -100,15 +100,23 @@ class Accumulator:
         features, own = feature_block(y - cells * widths, s, a, *self._grid.layout())
         self.n += y.shape[1]
         self._own += own.sum(axis=1)
-        patterns, members = np.unique(cells, axis=1, return_inverse=True)
+        # Most samples lie in the middle cell of every slice; the others are taken out, grouped by their cells.
+        far = np.flatnonzero(cells.any(axis=0))
+        patterns, members = np.unique(cells[:, far], axis=1, return_inverse=True)
         for k, pattern in enumerate(patterns.T.tolist()):
-            some = features if patterns.shape[1] == 1 else np.ascontiguousarray(features[:, members.ravel() == k])
-            sums, moments = some.sum(axis=1), gram(some)
-            for q, cell in enumerate(pattern):
-                rows = self._grid.rows(q)
-                _accumulate(self._sums, (q, cell), sums[rows])
-                for p in range(q + 1):
-                    _accumulate(self._moments, ((p, pattern[p]), (q, cell)), moments[np.ix_(self._grid.rows(p), rows)])
+            self._add_features(np.ascontiguousarray(features[:, far[members.ravel() == k]]), pattern)
+        if far.size < y.shape[1]:
+            features[:, far] = 0.0
+            self._add_features(features, [0] * len(self.slices))
+
+    def _add_features(self, features, cells):
+        """Add features of samples that share their cells, one for each slice."""
+        sums, moments = features.sum(axis=1), gram(features)
+        for q, cell in enumerate(cells):
+            rows = self._grid.rows(q)
+            _accumulate(self._sums, (q, cell), sums[rows])
+            for p in range(q + 1):
+                _accumulate(self._moments, ((p, cells[p]), (q, cell)), moments[np.ix_(self._grid.rows(p), rows)])
 
     def merge(self, other):
         """Add the sums of another accumulator with the same slices, bandwidths and cells. Returns the accumulator."""
