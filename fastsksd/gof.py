@@ -258,28 +258,19 @@ def gof_test(
     x, scores, folds = make_folds(x, score, train if trained else None, lag > 1, rng)
     parts = [Part("all", 0, n, fixed)] if fixed or method == "ksd" else []
     for fold in folds:
-        n_train = fold.x.shape[0]
-        if n_train < 3 and estimator == "ke" and debias:
+        if fold.x.shape[0] < 3 and estimator == "ke" and debias:
             raise ValueError(
-                f"`train`={train!r} leaves {n_train} training samples; debias=True needs at least 3. Give more "
+                f"`train`={train!r} leaves {fold.x.shape[0]} training samples; debias=True needs at least 3. Give more "
                 "samples, or fixed `slices`."
             )
-        difference = score_difference(
-            fold.x, fold.scores if estimator in ("ke", "ksd") else score, estimator=estimator, score_q=score_q, debias=debias
-        )
-        if standard:  # a rough g will do, found in half the time
-            sets = active_sets(find_slices(difference, debias=debias, gaps=False, tolerance=5e-2))
-        else:
-            sets = [named_set("active", find_slices(difference, n_slices=n_slices, basis=basis, debias=debias))]
-        parts.append(Part(fold.name, fold.start, fold.stop, sets))
+        known = fold.scores if estimator in ("ke", "ksd") else score
+        difference = score_difference(fold.x, known, estimator=estimator, score_q=score_q, debias=debias)
+        parts.append(Part(fold.name, fold.start, fold.stop, _found_sets(difference, standard, n_slices, basis, debias)))
     smallest = min(part.stop - part.start for part in parts)
     if smallest < 2:
         raise ValueError(f"`x` leaves {smallest} test samples; at least 2 are needed.")
     if choose:
-        first = parts[0].sets[0].parts if parts[0].sets else None
-        if first is None:
-            raise ValueError("`lag`='auto' looks along slices, and method='ksd' has none; give a number.")
-        lag = choose_lag(x, scores, first[0], kernel, smallest)
+        lag = _measured_lag(x, scores, parts[0], kernel, smallest)
     if lag > 0.5 * smallest:
         raise ValueError(
             f"`lag` must be at most half the number of test samples, {smallest}: else no sign ever flips; got {lag:g}."
@@ -312,6 +303,19 @@ def gof_test(
         lag=lag,
         timings={"slices": searched - start, "statistic": end - searched, "total": end - start},
     )
+
+
+def _found_sets(difference, standard, n_slices, basis, debias):
+    """Sets of active slices: those of the standard family, for which a rough g will do, found in half the time, or the one set."""
+    if standard:
+        return active_sets(find_slices(difference, debias=debias, gaps=False, tolerance=5e-2))
+    return [named_set("active", find_slices(difference, n_slices=n_slices, basis=basis, debias=debias))]
+
+
+def _measured_lag(x, scores, part, kernel, smallest):
+    if not part.sets:
+        raise ValueError("`lag`='auto' looks along slices, and method='ksd' has none; give a number.")
+    return choose_lag(x, scores, part.sets[0].parts[0], kernel, smallest)
 
 
 def _looked_along(member):

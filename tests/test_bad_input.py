@@ -106,7 +106,11 @@ GOF = {
     "train a flag": (dict(train=True), TypeError, "`train`"),
     "kernel unknown": (dict(kernel="laplace"), ValueError, "`kernel` must be one of 'rbf', 'imq'; got 'laplace'"),
     "kernel of another type": (dict(kernel=3), TypeError, "`kernel` must be 'rbf', 'imq' or a kernel object"),
-    "null unknown": (dict(null="permutation"), ValueError, "`null` must be one of 'wild', 'bootstrap'; got 'permutation'"),
+    "null unknown": (
+        dict(null="permutation"),
+        ValueError,
+        "`null` must be one of 'wild', 'bootstrap', 'spectral'; got 'permutation'",
+    ),
     "lag without wild": (dict(null="bootstrap", lag=5), ValueError, "`lag` is for null='wild'"),
     "lag below one": (dict(null="wild", lag=0.5), ValueError, "`lag` must be finite and at least 1"),
     "engine unknown": (dict(engine="gpu"), ValueError, "`engine` must be one of 'auto', 'direct'"),
