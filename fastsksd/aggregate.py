@@ -137,7 +137,7 @@ class SliceSet(NamedTuple):
 
 def named_set(name, slices):
     """A set in one part, of a kind of its own."""
-    return SliceSet(name, name, [slices])
+    return SliceSet(name, f"set {name}", [slices])
 
 
 def fixed_sets(d, extra=None):

@@ -66,6 +66,10 @@ def rbf_stein_ladder(t, a, s_i, s_j):
     return k16 * (ss - 16.0 * (drift + 16.0 * curve)), k4 * (ss - 4.0 * (drift + 4.0 * curve)), k * (ss - (drift + curve))
 
 
+class FlatProjection(ValueError):
+    """Samples that do not vary along a slice, so that they have no median distance."""
+
+
 @dataclass(frozen=True, eq=False)
 class Kernel:
     """Base of the kernels: a `bandwidth`, which is "median", a number, or one number per slice.
@@ -97,7 +101,7 @@ class Kernel:
         h = median_distances(y)
         flat = np.flatnonzero(h <= 1e-13 * scale)  # what round-off leaves of a constant
         if flat.size:
-            raise ValueError(
+            raise FlatProjection(
                 f"`x` does not vary along the projection of {flat.size} of {m} slices (slices {_listing(flat)}): a constant "
                 "column, or all samples alike. Drop the column or give the kernel a `bandwidth`."
             )

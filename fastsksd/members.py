@@ -4,8 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ._linalg import product
 from .discrepancy import check_statistic, ksd_pairs, project
 from .engines.pairs import statistic as pair_statistic
+from .kernels import FlatProjection, median_distances
 from .nulls import log_tail_of_weighted_chi_square, resampling_pvalue, resampling_scale
 from .slices import Slices
 
@@ -58,14 +60,15 @@ def positive_exp(log):
 
 def evaluate(part, multiples, x, scores, kernel, engine, null, weights):
     """Every set of slices of a part at every multiple; groups of slices that sets share are computed once."""
+    everything = x
     x, scores = x[part.start : part.stop], scores[part.start : part.stop]
     if null == "spectral":
-        return _evaluate_spectra(part, multiples, x, scores, kernel, engine)
+        return _evaluate_spectra(part, multiples, x, scores, everything, kernel, engine)
     scale = resampling_scale(null, x.shape[0])
     groups = {id(group): group for some in part.sets for group in some.parts}
     loaded = {}
     for key, group in groups.items():
-        y, s, a, h = project(x, scores, group, kernel)
+        y, s, a, h = _project(x, scores, everything, group, kernel)
         loaded[key] = engine(kernel.code, y, s, a, h, weights.n_resamples, multiples), h
     replicates = {(key, multiple): [] for key in groups for multiple in multiples}
     sums = {}
@@ -93,12 +96,12 @@ def evaluate(part, multiples, x, scores, kernel, engine, null, weights):
     return evaluated
 
 
-def _evaluate_spectra(part, multiples, x, scores, kernel, engine):
+def _evaluate_spectra(part, multiples, x, scores, everything, kernel, engine):
     """The same with the limit law, whose spectrum belongs to a whole set: there is nothing to share."""
     evaluated = []
     for some in part.sets:
         whole = _joined(some.parts)
-        y, s, a, h = project(x, scores, whole, kernel)
+        y, s, a, h = _project(x, scores, everything, whole, kernel)
         for multiple in multiples:
             pairs = engine(kernel.code, y, s, a, multiple * h, spectral=True)
             statistics = check_statistic(pair_statistic(pairs, pairs.sums(), "u"))
@@ -116,6 +119,19 @@ def _evaluate_spectra(part, multiples, x, scores, kernel, engine):
                 )
             )
     return evaluated
+
+
+def _project(x, scores, everything, slices, kernel):
+    """Projections of a part of the samples; along a slice where the part is flat the bandwidth is the deviation of all samples."""
+    try:
+        return project(x, scores, slices, kernel)
+    except FlatProjection:
+        scale = 1e-13 * everything.std(axis=0).max()
+        h, spread = median_distances(product(slices.g, x)), product(slices.g, everything).std(axis=1)
+        h = np.where(h > scale, h, spread)
+        if x.shape[0] == everything.shape[0] or np.any(h <= scale):
+            raise
+        return project(x, scores, slices, type(kernel)(h))
 
 
 def evaluate_ksd(x, scores, kernel, null, weights):

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import fastsksd as fs
-from fastsksd import models
+from fastsksd import gof, models
 from fastsksd.aggregate import _laws_of_the_others, _log10_tail, active_sets, combine, shares_of
 
 X = np.random.default_rng(0).standard_normal((80, 4))
@@ -159,6 +159,38 @@ def test_extra_sets_join_the_family():
 def test_family_of_one_dimension():
     result = fs.gof_test(X[:, :1], np.negative, n_resamples=30, rng=0)
     assert {member.name for member in result.members} == {"coordinates"}
+
+
+def test_repeated_multiples_count_once():
+    once = fs.gof_test(X, np.negative, multiples=[1.0, 2.0], n_resamples=30, rng=0)
+    again = fs.gof_test(X, np.negative, multiples=[1.0, 1.0, 2.0], n_resamples=30, rng=0)
+    assert once.pvalue == again.pvalue and len(once.members) == len(again.members)
+
+
+def test_a_set_named_like_a_kind_has_a_share_of_its_own():
+    options = dict(n_resamples=60, rng=0)
+    results = [fs.gof_test(X, np.negative, extra_slices={name: TWO["second"]}, **options) for name in ("mine", "g = r")]
+    assert results[0].pvalue == results[1].pvalue
+    assert "&lt;b&gt;" in fs.gof_test(X, np.negative, slices={"<b>": TWO["first"]}, **options)._repr_html_()
+
+
+def test_a_column_that_varies_in_one_half_only():
+    x = np.random.default_rng(0).standard_normal((60, 3))
+    x[:, 2] = 0
+    x[:3, 2] = [1, -1, 0.5]
+    for null in ("wild", "spectral"):
+        assert all(0 < fs.gof_test(x, np.negative, null=null, n_resamples=19, rng=seed).pvalue <= 1 for seed in range(8))
+
+
+def test_slices_are_found_on_a_bounded_number_of_samples(monkeypatch):
+    monkeypatch.setattr(gof, "MOST_TRAINING", 50)
+    seen = []
+    original = gof.score_difference
+    monkeypatch.setattr(gof, "score_difference", lambda x, *rest, **more: seen.append(len(x)) or original(x, *rest, **more))
+    x = np.random.default_rng(0).standard_normal((300, 4))
+    for estimator in ("ke", "ge"):
+        fs.gof_test(x, lambda x: -x, estimator=estimator, n_resamples=19, rng=0)
+    assert seen == [50] * 4
 
 
 BAD = {

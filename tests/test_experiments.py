@@ -113,6 +113,58 @@ def test_full_disk_keeps_what_was_saved(tiny, tmp_path, monkeypatch):
     monkeypatch.undo()
 
 
+def test_files_that_are_no_results_are_left_alone(tiny, tmp_path):
+    run("level", "tiny", tmp_path / "good")
+    good = (tmp_path / "good" / "level.jsonl").read_text()
+    lines = good.splitlines(keepends=True)
+    cases = {
+        "notes": "my notes\n",
+        "nothing": "",
+        "header": "x" + good,
+        "inner line": "".join([*lines[:3], "x" + lines[3], *lines[4:]]),
+        "other line": "".join([*lines[:3], '{"foo": 1}\n', *lines[4:]]),
+        "number": "".join([*lines[:3], "17\n", *lines[4:]]),
+        "settings": '{"settings": 3}\n',
+    }
+    for name, content in cases.items():
+        folder = tmp_path / name.replace(" ", "_")
+        folder.mkdir()
+        (folder / "level.jsonl").write_text(content)
+        with pytest.raises(runner.RunError):
+            run("level", "tiny", folder, resume=True)
+        assert (folder / "level.jsonl").read_text() == content
+
+
+def test_folders_that_are_files_are_explained(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    for out in ("file", "file/sub"):
+        assert cli.main(["reproduce", "level", "--scale", "smoke", "--out", str(tmp_path / out)]) == 2
+        assert "could not open" in capsys.readouterr().err
+
+
+def test_workers_end_with_their_parent(tmp_path):
+    command = [sys.executable, "-m", "fastsksd", "reproduce", "level", "--scale", "quick", "--jobs", "2", "--out", str(tmp_path)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    children = f"/proc/{process.pid}/task/{process.pid}/children"
+    if not os.path.exists(children):
+        process.kill()
+        process.wait()
+        return  # only Linux lists them there
+    path = tmp_path / "level.jsonl"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (path.exists() and len(path.read_text().splitlines()) >= 2):
+        time.sleep(0.05)
+    with open(children) as file:
+        workers = [int(pid) for pid in file.read().split()]
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert workers
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and any(os.path.exists(f"/proc/{pid}") for pid in workers):
+        time.sleep(0.1)
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in workers)
+
+
 def test_results_of_other_settings_are_refused(tiny, tmp_path, monkeypatch):
     run("level", "tiny", tmp_path)
     monkeypatch.setitem(level.SCALES, "tiny", dict(tiny, n=[30]))

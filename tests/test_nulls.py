@@ -54,6 +54,25 @@ def test_degenerate_laws():
     np.testing.assert_allclose(far, 0.5 * np.log(2 / (np.pi * 100001)) - 0.5 * 100001, rtol=1e-8)
 
 
+@pytest.mark.parametrize("count", [1, 30, 1000])
+def test_the_whole_range_of_a_chi_square(count):
+    """From far below the mean, where the tail is one to many digits, and at once."""
+    for x in (1e-9, 0.01 * count, 0.5 * count, 0.9 * count, count, 1.2 * count, 3.0 * count):
+        got = log_tail_of_weighted_chi_square(np.ones(count), x - count)
+        np.testing.assert_allclose(got, stats.chi2.logsf(x, count), rtol=1e-6, atol=1e-15)
+    assert log_tail_of_weighted_chi_square([1.0, -1.0], -1000.0) > -1e-200
+    np.testing.assert_allclose(log_tail_of_weighted_chi_square([1.0], 1e16), -5e15, rtol=1e-6)
+
+
+def test_one_large_weight_and_many_small_ones():
+    weights = np.r_[1.0, np.full(1000, 1e-3)]
+    rng = np.random.default_rng(0)
+    draws = rng.chisquare(1, 100_000) - 1 + 1e-3 * (rng.chisquare(1000, 100_000) - 1000)
+    for share in (0.001, 0.1, 0.3, 0.5, 0.9, 0.999):
+        tail = np.exp(log_tail_of_weighted_chi_square(weights, np.quantile(draws, share)))
+        assert abs(tail - (1 - share)) < 5 * np.sqrt(share * (1 - share) / 100_000)
+
+
 def test_tail_agrees_with_draws():
     weights = np.r_[1.0, 1 / np.arange(2, 60) ** 1.5, -0.2]
     draws = weighted_chi_square_draws(weights, 200_000, np.random.default_rng(0))

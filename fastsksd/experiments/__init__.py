@@ -12,4 +12,7 @@ def reproduce(name, scale="smoke", out="results", *, jobs=1, resume=False, progr
     if experiment.FIGURES:
         pyplot()  # better to miss it now than after the run
     rows = run(name, scale, out, jobs=jobs, resume=resume, progress=progress)
-    return write_report(out, name, f"{experiment.TITLE} ({scale})", experiment.report(rows, settings))
+    try:
+        return write_report(out, name, f"{experiment.TITLE} ({scale})", experiment.report(rows, settings))
+    except OSError as error:
+        raise RunError(f"could not write the report: {error}. The results are kept; try again with --resume.") from error

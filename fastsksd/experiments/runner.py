@@ -15,11 +15,13 @@ processes. The file of results begins with the settings; a run with others is re
 import json
 import os
 import sys
+import threading
 import time
 import zlib
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 
 import numpy as np
@@ -66,7 +68,10 @@ def run(name, scale="smoke", out="results", *, jobs=1, resume=False, progress=No
     tasks = experiment.tasks(settings)
     path = Path(out) / f"{name}.jsonl"
     header = {"experiment": name, "scale": scale, "settings": settings}
-    done = _open_results(path, header, resume)
+    try:
+        done = _open_results(path, header, resume)
+    except OSError as error:
+        raise RunError(f"could not open {path}: {error}.") from error
     keys = [task_key(task) for task in tasks]
     left = [task for task, key in zip(tasks, keys, strict=True) if key not in done]
     count = len(tasks) - len(left)
@@ -80,6 +85,10 @@ def run(name, scale="smoke", out="results", *, jobs=1, resume=False, progress=No
                 count += 1
                 if progress is not None:
                     progress(count, len(tasks))
+    except BrokenProcessPool as error:
+        raise RunError(
+            f"a process died, perhaps for want of memory. The {count} trials before are kept; go on with --resume."
+        ) from error
     except OSError as error:
         raise RunError(
             f"could not write {path}: {error}. The {count} trials before are kept; go on with --resume when there is room."
@@ -98,36 +107,37 @@ def task_rng(name, task):
 
 
 def _open_results(path, header, resume):
-    """Results that are there already, by task; a line that a kill tore apart is taken off."""
+    """Results that are there already, by task; a last line that a kill tore apart is taken off."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(header) + "\n")
         return {}
-    lines, whole = [], 0
-    for line in path.read_bytes().splitlines(keepends=True):
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    lines = []
+    for number, line in enumerate(content[:whole].splitlines(), start=1):
         try:
             lines.append(json.loads(line))
-        except ValueError:
-            break
-        if not line.endswith(b"\n"):
-            lines.pop()
-            break
-        whole += len(line)
+            if number > 1:
+                lines[-1]["task"], lines[-1]["rows"][0]["p"]
+        except (ValueError, TypeError, LookupError):
+            raise RunError(
+                f"line {number} of {path} is no result of a run; nothing was changed. Mend it or choose another folder."
+            ) from None
     if not lines:
-        path.write_text(json.dumps(header) + "\n")
-        return {}
+        raise RunError(f"{path} is not a file of results; choose another folder.")
     expected = json.loads(json.dumps(header))
     if lines[0] != expected:
         raise RunError(f"{path} holds results of other settings ({_difference(lines[0], expected)}); choose another folder.")
     if not resume and len(lines) > 1:
         raise RunError(f"{path} holds {len(lines) - 1} finished trials; go on with --resume or choose another folder.")
-    if whole < path.stat().st_size:
+    if whole < len(content):
         os.truncate(path, whole)
     return {task_key(line["task"]): line["rows"] for line in lines[1:]}
 
 
 def _difference(there, wanted):
-    if not isinstance(there, dict) or "settings" not in there:
+    if not isinstance(there, dict) or not isinstance(there.get("settings"), dict):
         return "it has no settings"
     there = {**there, **there["settings"]}
     wanted = {**wanted, **wanted["settings"]}
@@ -141,7 +151,7 @@ def _finished(name, settings, tasks, jobs):
         for task in tasks:
             yield task, load(name).run_task(task, settings, task_rng(name, task))
         return
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_one_thread)
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_start_worker)
     try:
         # A few tasks ahead of the workers, not all: an interrupt then has little to wait for.
         queue = iter(tasks)
@@ -161,10 +171,16 @@ def _run_task(name, settings, task):
     return load(name).run_task(task, settings, task_rng(name, task))
 
 
-def _one_thread():
+def _start_worker():
     import numba
 
     numba.set_num_threads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent():
+    parent_process().join()  # a parent that was killed can't end its workers
+    os._exit(1)
 
 
 class ProgressBar:
