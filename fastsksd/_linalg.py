@@ -339,6 +339,13 @@ def _rotate(x, y, c, s):
         x[k] = c * x[k] - s * f
 
 
+def eigenvalues_of_product(covariance, coupling):
+    """Eigenvalues of ``C T`` for a covariance C = A A^T and a symmetric T of any sign: those of ``A^T T A``."""
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return np.linalg.eigvalsh(root.T @ coupling @ root)
+
+
 def top_eigenpairs(apply, guess, *, gaps=True, tolerance=1e-8, max_steps=150):
     """Largest eigenvalue with its eigenvector, and the gap to the second, of m symmetric (d, d) operators in lockstep.
 

@@ -8,7 +8,7 @@ from ._linalg import product
 from .discrepancy import check_statistic, ksd_pairs, project
 from .engines.pairs import statistic as pair_statistic
 from .kernels import FlatProjection, median_distances
-from .nulls import log_tail_of_weighted_chi_square, resampling_pvalue, resampling_scale
+from .nulls import limit_law, log_tail_of_weighted_chi_square, resampling_pvalue, resampling_scale
 from .slices import Slices
 
 
@@ -115,7 +115,7 @@ def _evaluate_spectra(part, multiples, x, scores, everything, kernel, engine):
                     statistics,
                     multiple * h,
                     pairs.name,
-                    spectrum=_law_of(pairs),
+                    spectrum=limit_law(pairs.spectrum(), pairs.n),
                 )
             )
     return evaluated
@@ -138,18 +138,13 @@ def evaluate_ksd(x, scores, kernel, null, weights):
     """The KSD of all samples, which has no slices."""
     pairs, h = ksd_pairs(x, scores, kernel)
     if null == "spectral":
-        sums, law = pairs.sums(), dict(spectrum=_law_of(pairs))
+        sums, law = pairs.sums(), dict(spectrum=limit_law(pairs.spectrum(), pairs.n))
     else:
         results = [pairs.sums_and_replicates(batch) for batch in weights.batches()]
         sums, replicates = results[0][0], np.concatenate([values for _, values in results])
         law = dict(replicates=resampling_scale(null, x.shape[0]) * replicates)
     statistics = check_statistic(pair_statistic(pairs, sums, "u"))
     return Evaluated("ksd", "ksd", 1.0, "all", None, statistics, np.array([h]), pairs.name, **law)
-
-
-def _law_of(pairs):
-    """Weights of the chi-square law of the U-statistic; centring has taken one degree of freedom of n."""
-    return pairs.spectrum() * pairs.n / (pairs.n - 1.0) ** 2
 
 
 def _joined(groups):

@@ -93,6 +93,11 @@ def _sign_weights(seed, first, count, n, lag):
     return weights
 
 
+def limit_law(spectrum, n):
+    """Weights of the chi-square law of the U-statistic of n samples; centring has taken one degree of freedom of n."""
+    return spectrum * n / (n - 1.0) ** 2
+
+
 def log_tail_of_weighted_chi_square(weights, x):
     """Logarithm of ``P(sum_j weights_j (Z_j^2 - 1) >= x)``, Z_j independent standard normal; weights of either sign.
 

@@ -13,14 +13,15 @@ import time
 
 import numpy as np
 
-from ._linalg import gram, product
+from ._linalg import eigenvalues_of_product, gram, product
 from ._validate import check_integer, check_number, check_samples, check_score, evaluate_score, frozen
 from .discrepancy import check_statistic
 from .engines.fourier import TOLERANCE, feature_block
 from .gof import GofResult
 from .kernels import as_kernel
 from .members import positive_exp
-from .nulls import log_tail_of_weighted_chi_square, weighted_chi_square_draws
+from .nulls import limit_law, log_tail_of_weighted_chi_square, weighted_chi_square_draws
+from .series import fitted_series
 from .slices import as_slices
 
 _BLOCK = 8192  # samples whose features are made at a time
@@ -170,17 +171,14 @@ class Accumulator:
                 if p == q:
                     columns = self._grid.couple(q, cell - other, np.eye(place[p, other].stop - place[p, other].start))
                     coupling[place[q, cell], place[p, other]] = columns
-        values, vectors = np.linalg.eigh(second / self.n - np.outer(mean, mean))
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        inner = root.T @ coupling @ root
-        return np.linalg.eigvalsh(0.5 * (inner + inner.T))
+        return eigenvalues_of_product(second / self.n - np.outer(mean, mean), coupling)
 
     def result(self, *, n_resamples=1000, rng=None):
         """The test of all samples so far, with the limit law as its null; `n_resamples` draws of it are for looking at."""
         start = time.perf_counter()
         n_resamples = check_integer("n_resamples", n_resamples, 1)
         statistics = self.statistics
-        law = self.spectrum() * self.n / (self.n - 1.0) ** 2
+        law = limit_law(self.spectrum(), self.n)
         pvalue = positive_exp(log_tail_of_weighted_chi_square(law, float(statistics.sum())))
         seconds = time.perf_counter() - start
         return GofResult(
@@ -257,32 +255,7 @@ def _coupling(code, width, distance, tol):
 
 @functools.lru_cache(maxsize=4096)
 def _fit(code, width, distance, tol, count, period):
-    """Least squares on the stretch, with both derivatives; None when the fit is not good enough."""
+    """The series for cells so many apart, None when it is not good enough; far apart the RBF kernel is zero."""
     if code == 0 and distance > 1 and (distance - 1) * width > math.sqrt(2.0 * math.log(100.0 / tol)):
         return np.zeros(count), np.zeros(count)
-    w = 2.0 * math.pi / period * np.arange(count)
-
-    def equations(t, top):
-        cos, sin = np.cos(t[:, None] * w), np.sin(t[:, None] * w)
-        if distance == 0:
-            sin = cos[:, :0]
-        v, u = w[: sin.shape[1]], w
-        first = np.concatenate([-np.sin(t[:, None] * u) * u, (np.cos(t[:, None] * v) * v if sin.shape[1] else sin)], axis=1) / top
-        second = np.concatenate([-cos * u * u, -sin * v * v], axis=1) / top**2
-        x = distance * width + t
-        if code == 0:
-            k = np.exp(-0.5 * x * x)
-            target = k, -x * k, (x * x - 1.0) * k
-        else:
-            k = 1.0 / np.sqrt(1.0 + x * x)
-            target = k, -x * k**3, (3.0 * x * x * k * k - 1.0) * k**3
-        matrix = np.concatenate([np.concatenate([cos, sin], axis=1), first, second])
-        return matrix, np.concatenate([target[0], target[1] / top, target[2] / top**2])
-
-    points = 4 * count
-    nodes = -width * np.cos(np.pi * (np.arange(points) + 0.5) / points)
-    coefficients = np.linalg.lstsq(*equations(nodes, w[-1]), rcond=1e-15)[0]
-    matrix, target = equations(np.linspace(-width, width, 7 * count), 1.0)
-    if np.abs(matrix @ coefficients - target).max() > 0.5 * tol:
-        return None
-    return coefficients[:count], coefficients[count:] if distance else np.zeros(count)
+    return fitted_series(code, width, distance * width, count, period, tol)

@@ -16,6 +16,7 @@ ORDER = [
     "_jit",
     "_linalg",
     "kernels",
+    "series",
     "engines.pairs",
     "engines.direct",
     "engines.fourier",

@@ -23,8 +23,9 @@ import numba
 import numpy as np
 
 from .._jit import compiled, parallel, prefer_wide_vectors
-from .._linalg import gram, product, weighted_squares
+from .._linalg import eigenvalues_of_product, gram, product, weighted_squares
 from ..kernels import kernel_derivatives, stein_term
+from ..series import fitted_series
 
 TOLERANCE = 1e-8
 _BLOCK = 4096  # samples whose features are made at a time
@@ -135,10 +136,8 @@ class FourierEngine:
             moments += gram(features)
             means += parts.sum(axis=0)
         means /= self.n
-        # Eigenvalues of C diag(c) for a covariance C = A A^T and coefficients of either sign: those of A^T diag(c) A.
-        values, vectors = np.linalg.eigh(moments / self.n - np.outer(means, means))
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        return np.linalg.eigvalsh(root.T @ (np.concatenate([self.coefficients] * 2)[:, None] * root))
+        coupling = np.diag(np.concatenate([self.coefficients, self.coefficients]))
+        return eigenvalues_of_product(moments / self.n - np.outer(means, means), coupling)
 
     def _run(self, weights, start):
         sums = np.zeros(self.m)
@@ -239,7 +238,7 @@ def _cut(tol):
 def _series(code, span, tol):
     """Coefficients of the cosine series, and its period, for differences up to `span`, in units of the bandwidth."""
     if code == 1:
-        return _fitted_series(_rounded(span), tol)
+        return _imq_series(_rounded(span), tol)
     z = _cut(tol)
     period = span + z
     frequencies = 2.0 * math.pi / period * np.arange(math.floor(z * period / (2.0 * math.pi)) + 1)
@@ -249,27 +248,15 @@ def _series(code, span, tol):
 
 
 @functools.lru_cache(maxsize=1024)
-def _fitted_series(span, tol):
-    """The same for IMQ, by least squares on the range; terms are added until the fit is good enough."""
+def _imq_series(span, tol):
+    """The same for IMQ; terms are added until the fit is good enough."""
     period = 2.0 * (span + _MARGIN)
     least = math.ceil(_length(1, span, tol))
     for count in range(least, 2 * least, 2 + least // 16):
-        t = span * (0.5 - 0.5 * np.cos(np.pi * (np.arange(3 * count) + 0.5) / (3 * count)))
-        top = 2.0 * math.pi * count / period
-        coefficients = np.linalg.lstsq(*_fit_equations(t, count, period, top), rcond=1e-15)[0]
-        matrix, target = _fit_equations(np.linspace(0.0, span, 7 * count), count, period, 1.0)
-        if np.abs(matrix @ coefficients - target).max() < 0.2 * tol:
-            return coefficients, period
+        fitted = fitted_series(1, span, 0.0, count, period, tol)
+        if fitted is not None:
+            return fitted[0], period
     raise ArithmeticError(f"the IMQ kernel has no cosine series to {tol:g} over {span:g} bandwidths in double precision.")
-
-
-def _fit_equations(t, count, period, top):
-    """Values, slopes and curvatures of the series and of IMQ at `t`; derivatives in units of the frequency `top`."""
-    w = 2.0 * math.pi / period * np.arange(count)
-    cos, sin = np.cos(t[:, None] * w), np.sin(t[:, None] * w)
-    k = 1.0 / np.sqrt(1.0 + t * t)
-    matrix = np.concatenate([cos, -w / top * sin, -((w / top) ** 2) * cos])
-    return matrix, np.concatenate([k, -t * k**3 / top, (3.0 * t * t * k * k - 1.0) * k**3 / top**2])
 
 
 @parallel
