@@ -16,6 +16,7 @@ _A_ROWS, _B_ROWS, _DEPTH = 32, 64, 512  # block sizes of `product`, fixed for re
 _LAPACK = 256  # dimension beyond which LAPACK's blocked eigen-solver wins
 _SMALL = 1_000_000  # multiplications below which threads do not pay
 _GROUP, _COLUMNS = 32, 512  # block of a tile that `quadratic_forms` keeps in cache while the weights stream by
+_SIGNED = 8  # rows of a tile whose signed sums are tabulated
 
 
 def product(a, b, column=0):
@@ -41,7 +42,7 @@ def _gram(a):
         i = (task // column_blocks) * _A_ROWS
         j = (task % column_blocks) * _B_ROWS
         if j + _B_ROWS > i:
-            _product_block(a, a, c, 0, i, j)
+            _product_block(a, a, c, 0, i, min(i + _A_ROWS, m), j, min(j + _B_ROWS, m))
     for i in range(m):
         for j in range(i):
             c[i, j] = c[j, i]
@@ -58,10 +59,15 @@ def _product(a, b, column):
     m = a.shape[0]
     n = b.shape[0]
     c = np.zeros((m, n))
+    # Blocks of equal size, those of one stretch of columns next to each other: every thread's share costs about the same.
     row_blocks = (m + _A_ROWS - 1) // _A_ROWS
     column_blocks = (n + _B_ROWS - 1) // _B_ROWS
+    height = ((m + row_blocks - 1) // row_blocks + 3) // 4 * 4
+    width = ((n + column_blocks - 1) // column_blocks + 3) // 4 * 4
     for task in numba.prange(row_blocks * column_blocks):
-        _product_block(a, b, c, column, (task // column_blocks) * _A_ROWS, (task % column_blocks) * _B_ROWS)
+        i = (task % row_blocks) * height
+        j = (task // row_blocks) * width
+        _product_block(a, b, c, column, i, min(i + height, m), j, min(j + width, n))
     return c
 
 
@@ -69,10 +75,8 @@ def _product(a, b, column):
 
 
 @compiled
-def _product_block(a, b, c, column, i0, j0):
+def _product_block(a, b, c, column, i0, i1, j0, j1):
     depth = b.shape[1]
-    i1 = min(i0 + _A_ROWS, c.shape[0])
-    j1 = min(j0 + _B_ROWS, c.shape[1])
     i4 = i0 + (i1 - i0) // 4 * 4
     j4 = j0 + (j1 - j0) // 4 * 4
     for k0 in range(0, depth, _DEPTH):
@@ -194,6 +198,11 @@ def _quadratic_forms(tile, weights, row, column):
 @compiled
 def _forms_of_group(tile, weights, row, column, first, last, out):
     """Add what rows first..last of the tile contribute."""
+    if weights.shape[0] >= 1 << (_SIGNED - 1) and _are_signs(weights[:, row + first : row + last]):
+        table = np.empty((1 << (_SIGNED - 1), _COLUMNS))
+        for i in range(first, last, _SIGNED):
+            _forms_of_signs(tile, weights, row, column, i, min(i + _SIGNED, last), table, out)
+        return
     count = weights.shape[0]
     count4 = count // 4 * 4
     last4 = first + (last - first) // 4 * 4
@@ -208,6 +217,77 @@ def _forms_of_group(tile, weights, row, column, first, last, out):
         for i in range(first, last):
             for b in range(count4 if i < last4 else 0, count):
                 out[b] += weights[b, row + i] * _dot(tile[i, start:stop], weights[b, column + start : column + stop])
+
+
+@compiled
+def _are_signs(weights):
+    for b in range(weights.shape[0]):
+        row = weights[b]
+        others = 0
+        for i in range(row.size):
+            others += int(abs(row[i]) != 1.0)
+        if others > 0:
+            return False
+    return True
+
+
+@compiled
+def _forms_of_signs(tile, weights, row, column, first, last, table, out):
+    """The same for a few rows that meet signs only: there are few signed sums of them (the method of the four Russians).
+
+    Row p of the table is the sum of the rows with those subtracted whose bits are set in p; the first row always counts plus.
+    """
+    count = weights.shape[0]
+    height = last - first
+    patterns = np.empty(count, dtype=np.int64)
+    for b in range(count):
+        signs = weights[b, row + first : row + last]
+        pattern = 0
+        for k in range(1, height):
+            pattern += int(signs[k] != signs[0]) << (k - 1)
+        patterns[b] = pattern
+    for start in range(first if row == column else 0, tile.shape[1], _COLUMNS):
+        stop = min(start + _COLUMNS, tile.shape[1])
+        size = stop - start
+        table[0, :size] = tile[first, start:stop]
+        for k in range(1, height):
+            add_scaled(table[0, :size], 1.0, tile[first + k, start:stop])
+        for k in range(1, height):
+            bit = 1 << (k - 1)
+            for p in range(bit, 2 * bit):
+                _less_twice(table[p, :size], table[p - bit, :size], tile[first + k, start:stop])
+        begin, end = column + start, column + stop
+        for b in range(0, count - 3, 4):
+            s0, s1, s2, s3 = _dots_of_pairs(
+                table[patterns[b], :size], table[patterns[b + 1], :size], table[patterns[b + 2], :size],
+                table[patterns[b + 3], :size], weights[b, begin:end], weights[b + 1, begin:end], weights[b + 2, begin:end],
+                weights[b + 3, begin:end],
+            )  # fmt: skip
+            out[b] += weights[b, row + first] * s0
+            out[b + 1] += weights[b + 1, row + first] * s1
+            out[b + 2] += weights[b + 2, row + first] * s2
+            out[b + 3] += weights[b + 3, row + first] * s3
+        for b in range(count // 4 * 4, count):
+            out[b] += weights[b, row + first] * _dot(table[patterns[b], :size], weights[b, begin:end])
+
+
+@compiled
+def _less_twice(out, a, b):
+    prefer_wide_vectors()
+    for k in range(out.size):
+        out[k] = a[k] - 2.0 * b[k]
+
+
+@compiled
+def _dots_of_pairs(a0, a1, a2, a3, b0, b1, b2, b3):
+    prefer_wide_vectors()
+    s0 = s1 = s2 = s3 = 0.0
+    for k in range(a0.size):
+        s0 += a0[k] * b0[k]
+        s1 += a1[k] * b1[k]
+        s2 += a2[k] * b2[k]
+        s3 += a3[k] * b3[k]
+    return s0, s1, s2, s3
 
 
 @compiled

@@ -10,11 +10,18 @@ import numpy as np
 
 from ._version import __version__
 from .discrepancy import sksd
-from .engines import ENGINES, expected_cost
+from .engines import ENGINES, expected_cost, load
 from .gof import gof_test
 from .kernels import IMQ, RBF, median_distances
 from .models import GaussBernRBM
 from .slices import Slices, active_slices, random_slices
+
+
+# Samples, slices and replicates that engines are compared at, many of them near where the better one changes.
+_GRID = [
+    *((100, 1, 0), (100, 3, 1000), (300, 1, 1000), (300, 3, 1000), (500, 1, 1000), (500, 5, 1000), (500, 10, 1000)),
+    *((1000, 3, 0), (1000, 100, 0), (1000, 10, 1000), (1000, 100, 1000), (2000, 30, 1000), (5000, 3, 1000), (5000, 100, 200)),
+]
 
 
 def numpy_stein_matrix(y, s, a, h):
@@ -151,33 +158,26 @@ def _engine_table(repeat):
     yield "| kernel | n | slices | replicates | direct | fourier | auto takes | over the better |"
     yield "|---|---|---|---|---|---|---|---|"
     for code, kernel in ((0, "RBF"), (1, "IMQ")):
-        for n, m, n_resamples in (
-            (100, 3, 1000),
-            (500, 1, 1000),
-            (500, 10, 1000),
-            (1000, 3, 0),
-            (1000, 100, 1000),
-            (5000, 3, 1000),
-        ):
+        for n, m, n_resamples in _GRID:
             y, s = rng.standard_normal((2, m, n))
             a, h = np.ones(m), np.full(m, 0.95)
             weights = rng.choice([-1.0, 1.0], (max(1, n_resamples), n))
             seconds = {}
-            for name, engine in ENGINES.items():
-                work = _engine_work(engine, code, y, s, a, h, weights if n_resamples else None)
+            for name in ENGINES:
+                work = _engine_work(name, code, y, s, a, h, weights if n_resamples else None)
                 work()
                 seconds[name] = min(_seconds(work) for _ in range(max(3, repeat)))
-            costs = dict(zip(("direct", "fourier"), expected_cost(code, y, h, n_resamples), strict=True))
+            costs = dict(zip(ENGINES, expected_cost(code, y, h, n_resamples=n_resamples, signs=True), strict=True))
             taken = min(costs, key=costs.get)
             ratio = seconds[taken] / min(seconds.values())
-            shown = " | ".join(_show(seconds[name]) for name in ("direct", "fourier"))
+            shown = " | ".join(_show(seconds[name]) for name in ENGINES)
             yield f"| {kernel} | {n} | {m} | {n_resamples} | {shown} | {taken} | {ratio:.2f} |"
 
 
 def _engine_work(engine, code, y, s, a, h, weights):
     if weights is None:
-        return lambda: engine(code, y, s, a, h).sums()
-    return lambda: engine(code, y, s, a, h).sums_and_replicates(weights)
+        return lambda: load(engine, code, y, s, a, h).sums()
+    return lambda: load(engine, code, y, s, a, h).sums_and_replicates(weights)
 
 
 def _large_test(rng, n, **options):

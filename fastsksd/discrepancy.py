@@ -6,7 +6,7 @@ import numpy as np
 
 from ._linalg import product
 from ._validate import check_choice, check_integer, check_rng, check_samples, check_score, evaluate_score
-from .engines import choose_engine
+from .engines import TOLERANCE, choose_engine
 from .engines.multivariate import MultivariateEngine
 from .engines.pairs import statistic as pair_statistic
 from .kernels import as_kernel, median_distance
@@ -27,7 +27,7 @@ def project(x, scores, slices, kernel):
     return y, product(slices.r, scores), np.einsum("md,md->m", slices.r, slices.g), kernel.bandwidths(y, x.std(axis=0).max())
 
 
-def sksd(x, score, slices, *, kernel="rbf", statistic="u", per_slice=False, engine="auto"):
+def sksd(x, score, slices, *, kernel="rbf", statistic="u", per_slice=False, engine="auto", tol=TOLERANCE):
     """Sliced kernelized Stein discrepancy: the sum over slices of ``mean_{ij} mu_ij``.
 
     With r running over an orthogonal basis this is SKSD-g, with a few active slices SKSD-rg.
@@ -46,8 +46,9 @@ def sksd(x, score, slices, *, kernel="rbf", statistic="u", per_slice=False, engi
     per_slice : bool
         Return one value for each slice instead of their sum.
     engine : {"auto", "direct", "fourier"}
-        Pair by pair, exact to round-off, or in time linear in n from Fourier series, exact to 1e-8 of the terms' size. "auto" takes
-        what is faster.
+        Pair by pair, exact to round-off, or in time linear in n from Fourier series, exact to `tol`. "auto" takes what is faster.
+    tol : float
+        Largest error of a Stein term with the Fourier engine, relative to the size of its parts.
 
     Returns
     -------
@@ -66,7 +67,7 @@ def sksd(x, score, slices, *, kernel="rbf", statistic="u", per_slice=False, engi
     slices = as_slices(slices, x.shape[1])
     check_choice("statistic", statistic, ("u", "v"))
     kernel = as_kernel(kernel)
-    engine = choose_engine(engine)
+    engine = choose_engine(engine, tol)
     pairs = engine(kernel.code, *project(x, evaluate_score(check_score(score), x), slices, kernel))
     values = check_statistic(pair_statistic(pairs, pairs.sums(), statistic))
     return values if per_slice else float(values.sum())

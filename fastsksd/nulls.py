@@ -42,10 +42,15 @@ class Weights:
         self.lag = lag
         self.edges = edges
         self.seed = draw_seed(rng)
+        self._whole = None
 
     def batches(self):
-        """Arrays of some rows, (count, n) each."""
+        """Arrays of some rows, (count, n) each; drawn anew every time unless one batch holds them all."""
         size = max(1, _BATCH // self.n)
+        if size >= self.n_resamples:
+            self._whole = self.matrix() if self._whole is None else self._whole
+            yield self._whole
+            return
         for first in range(0, self.n_resamples, size):
             yield self._rows(first, min(size, self.n_resamples - first))
 
@@ -55,7 +60,9 @@ class Weights:
 
     def _rows(self, first, count):
         if self.null == "wild":
-            return _sign_weights(self.seed, first, count, self.n, max(2.0, float(self.lag)))
+            if self.lag <= 2:
+                return _independent_signs(self.seed, first, count, self.n)
+            return _chained_signs(self.seed, first, count, self.n, float(self.lag))
         weights = np.empty((count, self.n))
         for start, stop in pairwise((0, *self.edges, self.n)):
             _fill_multinomial(self.seed, first, weights, start, stop)
@@ -80,7 +87,21 @@ def _fill_multinomial(seed, first, weights, start, stop):
 
 
 @parallel
-def _sign_weights(seed, first, count, n, lag):
+def _independent_signs(seed, first, count, n):
+    """One draw of 64 bits is 64 signs."""
+    weights = np.empty((count, n))
+    for b in numba.prange(count):
+        key = stream_key(seed, np.uint64(first + b))
+        for start in range(0, n, 64):
+            bits = stream_bits(key, np.uint64(start // 64))
+            for i in range(start, min(start + 64, n)):
+                weights[b, i] = 1.0 - 2.0 * np.float64(bits & np.uint64(1))
+                bits >>= np.uint64(1)
+    return weights
+
+
+@parallel
+def _chained_signs(seed, first, count, n, lag):
     weights = np.empty((count, n))
     for b in numba.prange(count):
         key = stream_key(seed, np.uint64(first + b))

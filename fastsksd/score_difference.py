@@ -112,8 +112,8 @@ class _Smoother:
 
     def jacobian(self, y, r):
         y = y - self.centre
-        v = self.coefficients @ r - (self.x @ r) / self.width**2
-        eta = (y @ r) / self.width**2
+        v = np.einsum("nd,d->n", self.coefficients - self.x / self.width**2, r)
+        eta = np.einsum("nd,d->n", y, r) / self.width**2
         x_rows = np.ascontiguousarray(self.x.T)
         out = np.empty_like(y)
         for block, k in _kernel_blocks(y, self.x, self.width):
@@ -411,7 +411,7 @@ class _SmoothedSensitivity(_KernelOperators):
         z = self._times_kernel(v_alpha) + self.eta * product(u, self.shift) - alpha * self.drift + self.weight * along
         out = product(self.v * self._times_kernel(z) - self.drift * z, self.x_rows)
         out += product(self.eta * z, self.shift_rows)
-        out += (z @ self.weight)[:, None] * self.r
+        out += np.einsum("mn,n->m", z, self.weight)[:, None] * self.r
         if self.debias:
             out -= self._self_terms(u, alpha, v_alpha, along)
         return self.scale * out

@@ -25,6 +25,26 @@ def fitted_series(code, width, middle, count, period, tol):
     return coefficients[:count], coefficients[count:] if middle else np.zeros(count)
 
 
+def reduced_series(coefficients, period, half, tol):
+    """Few combinations of the cosines, and of the sines, whose squares make up ``k(y - y')`` for ``|y|, |y'| <= half``.
+
+    Matrices (frequencies, even features) and (frequencies, odd features). On points of the range, with the functions' values and slopes as rows of Z = Q R and C the coefficients, the kernel with its derivatives is
+    ``Z C Z^T = Q (R C R^T) Q^T``. Of the eigenvectors U of the small matrix in the middle, those with eigenvalues L above a fiftieth of `tol` are kept:
+    ``Z C Z^T`` is ``(Z V) (Z V)^T`` with ``V = C R^T U L^(-1/2)``. The cosines are apart from the sines, as the range is symmetric.
+    """
+    count = coefficients.size
+    w = 2.0 * math.pi / period * np.arange(count)
+    y = half * np.cos(np.pi * (np.arange(3 * count) + 0.5) / (3 * count))
+    cos, sin = np.cos(y[:, None] * w), np.sin(y[:, None] * w)
+    mixes = []
+    for values, slopes in ((cos, -w * sin), (sin, w * cos)):
+        root = np.linalg.qr(np.concatenate([values, slopes]) / math.sqrt(y.size), mode="r")
+        eigenvalues, vectors = np.linalg.eigh((root * coefficients) @ root.T)
+        kept = eigenvalues > 0.02 * tol * eigenvalues[-1]
+        mixes.append(coefficients[:, None] * root.T @ vectors[:, kept] / np.sqrt(eigenvalues[kept]))
+    return mixes
+
+
 def _equations(code, t, middle, count, period, top):
     """Values, slopes and curvatures of the series and of the kernel at `t`; derivatives in units of the frequency `top`."""
     w = 2.0 * math.pi / period * np.arange(count)

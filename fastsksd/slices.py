@@ -14,7 +14,6 @@ from ._validate import check_integer, check_number, check_rng, check_samples, ch
 from .score_difference import score_difference
 
 _BASIS_BYTES = 256 * 2**20  # memory for the Krylov bases of the directions r handled at a time
-_STEPS = 150
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,17 +153,17 @@ def active_slices(
     return find_slices(difference, n_slices=n_slices, basis=basis, debias=debias, noise=noise, rng=rng)
 
 
-def find_slices(difference, *, n_slices=None, basis=None, debias=True, noise=0.0, rng=None, gaps=True, tolerance=1e-8):
+def find_slices(difference, *, n_slices=None, basis=None, debias=True, noise=0.0, rng=None, gaps=True, max_steps=150):
     """Algorithm 1 for a given score difference.
 
-    Without `gaps`, which take about as long as the slices, they are left out. `tolerance` is that of g, relative to its
-    eigenvalue.
+    Without `gaps`, which take about as long as the slices, they are left out. `max_steps` are Lanczos steps for g, which seldom
+    needs as many.
     """
     moment = difference.second_moment(debias)
     r = _leading_eigenvectors(moment, moment.shape[0] if n_slices is None else n_slices) if basis is None else basis
     r_values = np.einsum("md,md->m", product(r, moment), r)
     r = _perturbed(r, noise, rng)
-    g, g_values, g_gaps = _active_g(difference, r, debias, gaps, tolerance)
+    g, g_values, g_gaps = _active_g(difference, r, debias, gaps, max_steps)
     return Slices(r, _perturbed(g, noise, rng), r_values, g_values, g_gaps)
 
 
@@ -195,15 +194,15 @@ def _leading_eigenvectors(matrix, count):
     return np.ascontiguousarray(vectors * np.where(largest < 0, -1.0, 1.0))
 
 
-def _active_g(difference, r, debias, gaps, tolerance):
+def _active_g(difference, r, debias, gaps, max_steps):
     """Top eigenvector of H_r for each r, with eigenvalue and gap, as many r at a time as memory allows."""
     m, d = r.shape
-    batch = max(1, _BASIS_BYTES // (8 * d * (d + min(d, _STEPS))))
+    batch = max(1, _BASIS_BYTES // (8 * d * (d + min(d, max_steps))))
     parts = []
     for start in range(0, m, batch):
         rows = np.ascontiguousarray(r[start : start + batch])
         operators = difference.sensitivity(rows, debias)
-        parts.append(top_eigenpairs(operators, rows, gaps=gaps, tolerance=tolerance, max_steps=_STEPS))
+        parts.append(top_eigenpairs(operators, rows, gaps=gaps, max_steps=max_steps))
     g, g_values, g_gaps = (None if field[0] is None else np.concatenate(field) for field in zip(*parts, strict=True))
     # The sign of g is free: let it point along r.
     return g * np.where(np.einsum("md,md->m", g, r) < 0, -1.0, 1.0)[:, None], g_values, g_gaps

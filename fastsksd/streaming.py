@@ -14,11 +14,11 @@ import time
 import numpy as np
 
 from ._linalg import eigenvalues_of_product, gram, product
-from ._validate import check_integer, check_number, check_samples, check_score, evaluate_score, frozen
+from ._validate import check_integer, check_samples, check_score, evaluate_score, frozen
 from .discrepancy import check_statistic
-from .engines.fourier import TOLERANCE, feature_block
+from .engines.fourier import TOLERANCE, check_tolerance, feature_block
 from .gof import GofResult
-from .kernels import as_kernel
+from .kernels import as_kernel, kernel_derivatives
 from .members import positive_exp
 from .nulls import limit_law, log_tail_of_weighted_chi_square, weighted_chi_square_draws
 from .series import fitted_series
@@ -61,7 +61,7 @@ class Accumulator:
         first = check_samples(first, "first", min_rows=2)
         self.slices = as_slices(slices, first.shape[1])
         self.kernel = as_kernel(kernel)
-        self.tol = check_number("tol", tol, 0.0, strict=True)
+        self.tol = check_tolerance(tol)
         y = product(self.slices.g, first)
         h = frozen(self.kernel.bandwidths(y, first.std(axis=0).max()))
         middle = np.median(y, axis=1)
@@ -98,9 +98,10 @@ class Accumulator:
     def _add_block(self, y, s, a):
         widths = np.array(self._grid.widths)[:, None]
         cells = np.floor(y / widths + 0.5).astype(np.int64)
-        features, own = feature_block(y - cells * widths, s, a, *self._grid.layout())
+        features = feature_block(y - cells * widths, s, a, *self._grid.layout())
         self.n += y.shape[1]
-        self._own += own.sum(axis=1)
+        k, _, k2, _ = kernel_derivatives(self.kernel.code, 0.0)
+        self._own += k * np.einsum("mn,mn->m", s, s) - k2 * y.shape[1] * a**2
         # Most samples lie in the middle cell of every slice; the others are taken out, grouped by their cells.
         far = np.flatnonzero(cells.any(axis=0))
         patterns, members = np.unique(cells[:, far], axis=1, return_inverse=True)
@@ -117,7 +118,7 @@ class Accumulator:
             rows = self._grid.rows(q)
             _accumulate(self._sums, (q, cell), sums[rows])
             for p in range(q + 1):
-                _accumulate(self._moments, ((p, cells[p]), (q, cell)), moments[np.ix_(self._grid.rows(p), rows)])
+                _accumulate(self._moments, ((p, cells[p]), (q, cell)), moments[self._grid.rows(p), rows])
 
     def merge(self, other):
         """Add the sums of another accumulator with the same slices, bandwidths and cells. Returns the accumulator."""
@@ -190,7 +191,7 @@ class Accumulator:
 
 
 def _accumulate(table, key, value):
-    table[key] = table[key] + value if key in table else value
+    table[key] = table[key] + value if key in table else np.array(value)
 
 
 class _Grid:
@@ -202,18 +203,17 @@ class _Grid:
         self.middle = middle
         self.widths = widths
         self.tol = tol
-        counts = [_frequencies(code, width, tol)[0] for width in widths]
-        self.ends = np.cumsum([0, *counts])
+        counts, self.base = zip(*(_frequencies(code, width, tol) for width in widths), strict=True)
+        self.counts = np.array(counts)
+        self.ends = np.cumsum([0, *(2 * self.counts)])
 
     def layout(self):
-        """Base frequency of each slice, where its features end, and its coefficients for samples of one cell."""
-        base = np.array([_frequencies(self.code, width, self.tol)[1] for width in self.widths])
-        return base, self.ends, np.concatenate([self._series(q, 0)[0] for q in range(len(self.widths))])
+        """Base frequency and number of frequencies of each slice."""
+        return np.array(self.base), self.counts
 
     def rows(self, q):
         """Rows of the features of slice q: its cosines, then its sines."""
-        size = self.ends[-1]
-        return np.r_[self.ends[q] : self.ends[q + 1], size + self.ends[q] : size + self.ends[q + 1]]
+        return slice(self.ends[q], self.ends[q + 1])
 
     def _series(self, q, distance):
         return _coupling(self.code, self.widths[q], distance, self.tol)

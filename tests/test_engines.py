@@ -122,13 +122,18 @@ def test_fourier_keeps_its_bound(seed, n, code, tail, log_width, tol):
 @given(st.sampled_from([0, 1]), st.floats(-1, 4), st.sampled_from([1e-5, 1e-8, 1e-10]))
 def test_series_is_the_kernel_with_its_derivatives(code, log_span, tol):
     span = np.exp(log_span)
-    coefficients, period = fourier._series(code, span, tol)
-    t = np.linspace(0, span, 501)
-    w = 2 * np.pi / period * np.arange(coefficients.size)
-    exact = [reference.rbf(v, 1.0)[:3] if code == 0 else reference.imq(v, 1.0)[:3] for v in t]
-    got = np.stack([np.cos(np.outer(t, w)) @ coefficients, -np.sin(np.outer(t, w)) @ (w * coefficients),
-                    -np.cos(np.outer(t, w)) @ (w * w * coefficients)], axis=1)  # fmt: skip
-    assert np.abs(got - np.array(exact)).max() < tol
+    series = fourier._series(code, span, tol)
+    y = np.linspace(-span / 2, span / 2, 121)
+    w = series.base * np.arange(series.count)
+    cos, sin = np.cos(np.outer(y, w)), np.sin(np.outer(y, w))
+    values, slopes = [cos, sin], [-w * sin, w * cos]
+    if series.even.size:
+        values, slopes = ([part @ mix for part, mix in zip(parts, (series.even, series.odd), strict=True)] for parts in (values, slopes))
+    values, slopes = np.concatenate(values, axis=1), np.concatenate(slopes, axis=1)
+    derivatives = reference.rbf if code == 0 else reference.imq
+    exact = np.array([[derivatives(u - v, 1.0)[:3] for u in y] for v in y])  # of t = u - v
+    got = [values * series.coefficients @ values.T, values * series.coefficients @ slopes.T, -slopes * series.coefficients @ slopes.T]
+    assert np.abs(np.stack(got, axis=-1) - exact).max() < tol
 
 
 def test_samples_far_out_do_not_lengthen_the_series():
@@ -154,10 +159,10 @@ def test_auto_takes_the_faster_engine():
     rng = np.random.default_rng(0)
     few, many = rng.standard_normal((1, 3000)), rng.standard_normal((100, 60))
     for y, expected in ((few, "fourier"), (many, "direct")):
-        engine = choose_engine("auto")(0, y, y, np.ones(len(y)), np.ones(len(y)), 100)
+        engine = choose_engine("auto")(0, y, y, np.ones(len(y)), np.ones(len(y)), n_resamples=100)
         assert engine.name == expected
     wild = rng.standard_t(0.1, (1, 300))
-    assert choose_engine("auto")(0, wild, wild, np.ones(1), np.full(1, 1e-3), 100).name == "direct"
+    assert choose_engine("auto")(0, wild, wild, np.ones(1), np.full(1, 1e-3), n_resamples=100).name == "direct"
 
 
 def test_engine_of_the_result_is_what_was_used():
@@ -237,10 +242,14 @@ def test_product_takes_any_layout():
     np.testing.assert_allclose(product(a.T, b.T), a.T @ b, rtol=1e-12, atol=1e-11)
 
 
-@given(st.integers(1, 50), st.integers(1, 9))
-def test_quadratic_forms(n, count):
+@given(st.integers(1, 50), st.sampled_from([1, 2, 5, 9, 127, 128, 131]), st.sampled_from(["any", "signs", "some signs"]))
+def test_quadratic_forms(n, count, kind):
     rng = np.random.default_rng([n, count])
     tile, weights = rng.standard_normal((n, n)), rng.standard_normal((count, 2 * n))
+    if kind != "any":
+        weights = np.where(weights < 0, -1.0, 1.0)
+    if kind == "some signs":
+        weights[-1, n + n // 2] = 0.5
     np.testing.assert_allclose(
         quadratic_forms(tile, weights, 0, n),
         np.einsum("bi,ij,bj->b", weights[:, :n], tile, weights[:, n:]),

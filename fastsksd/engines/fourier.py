@@ -7,7 +7,8 @@ product, ``mu_ij = sum_f c_f xi_if xi_jf`` with ``xi_i = s_i phi(y_i) + a phi'(y
 RBF   its Fourier transform is Gaussian: periodised with a period beyond the range by z bandwidths, and cut at the frequency z, both
       errors are ``exp(-z^2 / 2)``.
 IMQ   decays too slowly to be periodised; a cosine series with a longer period is fitted to it on the range, by least squares
-      together with its two derivatives. Some coefficients are negative.
+      together with its two derivatives. That takes far more terms than the kernel has degrees of freedom there, so the features
+      are combined into less than half as many, see `series.reduced_series`.
 
 The error of every ``mu_ij`` is at most `tol` times ``(|s_i| + |a|/h) (|s_j| + |a|/h)``, so that of a V-statistic is at most `tol` times twice
 its diagonal part. The series grows with range over bandwidth. Samples far out would make it long, so each slice keeps to a
@@ -18,14 +19,16 @@ for a bandwidth of a thousandth of the range, the slice goes to the direct engin
 import copy
 import functools
 import math
+from typing import NamedTuple
 
 import numba
 import numpy as np
 
 from .._jit import compiled, parallel, prefer_wide_vectors
 from .._linalg import eigenvalues_of_product, gram, product, weighted_squares
+from .._validate import check_number
 from ..kernels import kernel_derivatives, stein_term
-from ..series import fitted_series
+from ..series import fitted_series, reduced_series
 
 TOLERANCE = 1e-8
 _BLOCK = 4096  # samples whose features are made at a time
@@ -69,16 +72,19 @@ class FourierEngine:
         self.long = np.array([features > _MOST_FEATURES[self.code] for _, features in plans])
         kept = np.flatnonzero(~self.long)
         self.inside = np.ones((kept.size, self.n))
-        self.outside, series = [], []
+        self.outside, series, centres = [], [], []
         for inside, q in zip(self.inside, kept, strict=True):
-            far = np.sort(np.argsort(-np.abs(self.y[q]), kind="stable")[: plans[q][0]])
-            inside[far] = 0.0
+            row, far = self.y[q], np.empty(0, dtype=np.int64)
+            if plans[q][0]:
+                far = np.sort(np.argsort(-np.abs(row), kind="stable")[: plans[q][0]])
+                inside[far] = 0.0
+                row = np.delete(row, far)
             self.outside.append(far)
-            series.append(_series(self.code, np.ptp(np.delete(self.y[q], far)), self.tol))
-        self.loaded = [np.ascontiguousarray(array[kept]) for array in (self.y, self.s, self.a)]
-        self.ends = np.cumsum([0, *(coefficients.size for coefficients, _ in series)])
-        self.base = np.array([2.0 * math.pi / period for _, period in series])
-        self.coefficients = np.concatenate([np.empty(0), *(coefficients for coefficients, _ in series)])
+            series.append(_series(self.code, np.ptp(row), self.tol))
+            centres.append(0.5 * (row.min() + row.max()))
+        y = self.y[kept] - np.array(centres)[:, None]
+        self.loaded = [np.ascontiguousarray(array) for array in (y, self.s[kept], self.a[kept])]
+        self.layout = _Layout(series)
         self.rest = None
         if self.long.any():
             some = self.long
@@ -92,7 +98,7 @@ class FourierEngine:
     @property
     def features(self):
         """Numbers per sample that a replicate needs, those for samples outside the core included."""
-        return 2 * self.coefficients.size + sum(far.size for far in self.outside)
+        return self.layout.coefficients.size + sum(far.size for far in self.outside)
 
     def rescaled(self, multiple):
         """The same slices with their bandwidths multiplied."""
@@ -128,16 +134,14 @@ class FourierEngine:
             whole = copy.copy(self)
             whole._plan(all_inside=True)
             return whole.spectrum()
-        size = 2 * self.coefficients.size
+        size = self.layout.coefficients.size
         moments, means = np.zeros((size, size)), np.zeros(size)
         for first in range(0, self.n, _BLOCK):
-            last = min(first + _BLOCK, self.n)
-            features, parts, _ = _features(*self.loaded, self.inside, self.base, self.ends, self.coefficients, first, last, True)
+            features, parts = _features(*self.loaded, self.inside, *self.layout, first, min(first + _BLOCK, self.n), True)
             moments += gram(features)
             means += parts.sum(axis=0)
         means /= self.n
-        coupling = np.diag(np.concatenate([self.coefficients, self.coefficients]))
-        return eigenvalues_of_product(moments / self.n - np.outer(means, means), coupling)
+        return eigenvalues_of_product(moments / self.n - np.outer(means, means), np.diag(self.layout.coefficients))
 
     def _run(self, weights, start):
         sums = np.zeros(self.m)
@@ -155,23 +159,20 @@ class FourierEngine:
         return sums, replicates
 
     def _run_series(self, weights, start):
-        size = self.coefficients.size
-        totals = np.zeros(2 * size)
-        own = np.zeros(self.n)  # sum over slices of what the series has for mu_ii
-        own_sums = np.zeros(len(self.outside))
+        layout = self.layout
+        k, _, k2, _ = kernel_derivatives(self.code, 0.0)
+        _, s, a = self.loaded
+        own = self.inside * (k * s * s - k2 * (a * a)[:, None])  # mu_ii
+        totals = np.zeros(layout.coefficients.size)
         far_sums = np.zeros(len(self.outside))
         projections = meets = replicates = None
         if weights is not None:
-            projections = np.zeros((weights.shape[0], 2 * size))
+            projections = np.zeros((weights.shape[0], layout.coefficients.size))
             meets = [np.zeros((weights.shape[0], far.size)) for far in self.outside]
         for first in range(0, self.n, _BLOCK):
             last = min(first + _BLOCK, self.n)
-            features, parts, squares = _features(
-                *self.loaded, self.inside, self.base, self.ends, self.coefficients, first, last, weights is not None
-            )
+            features, parts = _features(*self.loaded, self.inside, *layout, first, last, weights is not None)
             totals += parts.sum(axis=0)
-            own[first:last] = squares.sum(axis=0)
-            own_sums += squares.sum(axis=1)
             if weights is not None:
                 projections += product(weights, features, start + first)
             for q, far in enumerate(self.outside):
@@ -180,20 +181,56 @@ class FourierEngine:
                     far_sums[q] += 2.0 * rows.sum()
                     if weights is not None:
                         meets[q] += product(weights, rows, start + first)
-        signed = np.concatenate([self.coefficients, self.coefficients])
-        per_feature = signed * totals**2
-        sums = np.add.reduceat(per_feature[:size] + per_feature[size:], self.ends[:-1]) - own_sums + far_sums
+        sums = np.add.reduceat(layout.coefficients * totals**2, layout.ends[:-1]) - own.sum(axis=1) + far_sums
         if weights is not None:
-            replicates = weighted_squares(projections, signed) - weighted_squares(weights, own, start)
+            replicates = weighted_squares(projections, layout.coefficients) - weighted_squares(weights, own.sum(axis=0), start)
             for far, met in zip(self.outside, meets, strict=True):
                 replicates += 2.0 * np.einsum("bo,bo->b", met, weights[:, start + far])
         return sums, replicates
 
 
-def feature_block(y, s, a, base, ends, coefficients):
-    """Features (2F, n) of samples given along all slices in units of the bandwidths, and the series' mu_ii, (m, n)."""
-    features, _, own = _features(y, s, a, np.ones(y.shape), base, ends, coefficients, 0, y.shape[1], True)
-    return features, own
+class Series(NamedTuple):
+    """A kernel as ``sum_f coefficients_f xi_f xi'_f``: the lowest frequency and the number of frequencies whose cosines and sines are
+    features themselves, or, with matrices (frequencies, features) to combine them by, are combined into features, even ones and
+    odd ones."""
+
+    base: float
+    count: int
+    coefficients: np.ndarray
+    even: np.ndarray = np.empty((0, 0))
+    odd: np.ndarray = np.empty((0, 0))
+
+
+class _Layout:
+    """Series of all slices one after another: base frequency and number of frequencies of each, where its features end, the
+    coefficients of all features, and the matrices that combine them, flattened, with the number of even features of each."""
+
+    def __init__(self, series):
+        self.base = np.array([one.base for one in series])
+        self.counts = np.array([one.count for one in series], dtype=np.int64)
+        self.ends = np.cumsum([0, *(one.coefficients.size for one in series)])
+        self.coefficients = np.concatenate([np.empty(0), *(one.coefficients for one in series)])
+        self.evens = np.array([one.even.shape[1] for one in series], dtype=np.int64)
+        self.mix = np.concatenate([np.empty(0), *(part.ravel() for one in series for part in (one.even, one.odd))])
+
+    def __iter__(self):
+        return iter((self.base, self.counts, self.ends, self.evens, self.mix))
+
+
+def feature_block(y, s, a, base, counts):
+    """Plain features of samples given along all slices in units of the bandwidths, (sum of 2 counts, n): for each slice cosines,
+    then sines."""
+    ends = np.cumsum([0, *(2 * np.asarray(counts))])
+    none = np.zeros(len(counts), dtype=np.int64)
+    return _features(y, s, a, np.ones(y.shape), base, counts, ends, none, np.empty(0), 0, y.shape[1], True)[0]
+
+
+def check_tolerance(tol):
+    """`tol` must be one that double precision can keep."""
+    tol = check_number("tol", tol, 0.0, strict=True)
+    if not 1e-12 <= tol <= 0.1:
+        raise ValueError(f"`tol` must be between 1e-12 and 0.1; got {tol:g}.")
+    return tol
 
 
 def features_needed(code, y, h, tol=TOLERANCE):
@@ -203,22 +240,22 @@ def features_needed(code, y, h, tol=TOLERANCE):
 
 
 def _length(code, span, tol):
-    """Number of frequencies of a series over `span` bandwidths."""
+    """About how many features a series over `span` bandwidths has."""
     if code == 0:
         z = _cut(tol)
-        return z * (span + z) / (2.0 * math.pi) + 1.0
-    return (span + _MARGIN) * math.log(1000.0 / tol) / math.pi + 2.0
+        return z * (span + z) / math.pi + 2.0
+    return 0.45 * 2.0 * _imq_frequencies(span, tol)
 
 
 def _cheapest(code, row, tol, all_inside=False):
     """How many of the farthest samples to leave out of the core, and the features needed then."""
-    best = 0, 2.0 * _length(code, np.ptp(row), tol)
+    best = 0, _length(code, np.ptp(row), tol)
     # Only a range far beyond that of a light tail is worth a search.
     if best[1] > 100.0 and not all_inside:
         ordered = np.sort(np.abs(row))[::-1]
         count = 1
         while count <= min(row.size // 2, _MOST_OUTSIDE):
-            features = count + 2.0 * _length(code, 2.0 * ordered[count], tol)
+            features = count + _length(code, 2.0 * ordered[count], tol)
             if features < best[1]:
                 best = count, features
             count += max(1, count // 4)
@@ -236,7 +273,7 @@ def _cut(tol):
 
 
 def _series(code, span, tol):
-    """Coefficients of the cosine series, and its period, for differences up to `span`, in units of the bandwidth."""
+    """The series for samples within half of `span` bandwidths about 0."""
     if code == 1:
         return _imq_series(_rounded(span), tol)
     z = _cut(tol)
@@ -244,85 +281,131 @@ def _series(code, span, tol):
     frequencies = 2.0 * math.pi / period * np.arange(math.floor(z * period / (2.0 * math.pi)) + 1)
     coefficients = 2.0 * math.sqrt(2.0 * math.pi) / period * np.exp(-0.5 * frequencies**2)
     coefficients[0] *= 0.5
-    return coefficients, period
+    return Series(2.0 * math.pi / period, coefficients.size, np.concatenate([coefficients, coefficients]))
+
+
+def _imq_frequencies(span, tol):
+    return (span + _MARGIN) * math.log(1000.0 / tol) / math.pi + 2.0
 
 
 @functools.lru_cache(maxsize=1024)
 def _imq_series(span, tol):
     """The same for IMQ; terms are added until the fit is good enough."""
     period = 2.0 * (span + _MARGIN)
-    least = math.ceil(_length(1, span, tol))
+    least = math.ceil(_imq_frequencies(span, tol))
     for count in range(least, 2 * least, 2 + least // 16):
         fitted = fitted_series(1, span, 0.0, count, period, tol)
         if fitted is not None:
-            return fitted[0], period
+            even, odd = reduced_series(fitted[0], period, 0.5 * span, tol)
+            return Series(2.0 * math.pi / period, count, np.ones(even.shape[1] + odd.shape[1]), even, odd)
     raise ArithmeticError(f"the IMQ kernel has no cosine series to {tol:g} over {span:g} bandwidths in double precision.")
 
 
 @parallel
-def _features(y, s, a, inside, base, ends, coefficients, first, last, keep):
-    """xi of samples first..last, with `keep`: rows for the cosines of all slices, then for the sines; their sums over each strip of
-    samples; and the series' mu_ii of each slice."""
+def _features(y, s, a, inside, base, counts, ends, evens, mix, first, last, keep):
+    """Features of samples first..last, slice after slice, with `keep`, and their sums over each strip of samples."""
     m = y.shape[0]
     width = last - first
-    size = ends[m]
     strips = (width + _STRIP - 1) // _STRIP
-    features = np.empty((2 * size, width if keep else 0))
-    sums = np.empty((strips, 2 * size))
-    squares = np.empty((m, width))
+    features = np.empty((ends[m], width if keep else 0))
+    sums = np.empty((strips, ends[m]))
+    starts = np.zeros(m + 1, dtype=np.int64)  # of each slice's matrices
+    if mix.size > 0:
+        for q in range(m):
+            starts[q + 1] = starts[q] + counts[q] * (ends[q + 1] - ends[q])
     for task in numba.prange(m * strips):
         q = task // strips
-        strip = task % strips
-        start = strip * _STRIP
+        start = (task % strips) * _STRIP
         stop = min(start + _STRIP, width)
         _feature_strip(
             y[q, first + start : first + stop], s[q, first + start : first + stop], a[q], inside[q, first + start : first + stop],
-            base[q], coefficients[ends[q] : ends[q + 1]], keep, features, ends[q], start, stop, sums[strip], squares[q, start:stop],
+            base[q], counts[q], evens[q], mix[starts[q] : starts[q + 1]], keep, features, ends[q], start,
+            sums[task % strips, ends[q] : ends[q + 1]],
         )  # fmt: skip
-    return features, sums, squares
+    return features, sums
 
 
 @compiled
-def _feature_strip(y, s, a, inside, base, coefficients, keep, features, row, start, stop, sums, squares):
+def _feature_strip(y, s, a, inside, base, count, evens, mix, keep, features, row, start, sums):
     n = y.size
-    size = sums.size // 2
-    cos1 = np.empty(n)
-    sin1 = np.empty(n)
-    cos = np.ones(n)
-    sin = np.zeros(n)
-    even = np.empty(n)
-    odd = np.empty(n)
+    size = sums.size
+    stop = start + n
+    scratch = np.empty((10, n))
+    cos, sin, cos1, sin1 = scratch[0], scratch[1], scratch[2], scratch[3]
     for i in range(n):
         cos1[i] = math.cos(base * y[i])
         sin1[i] = math.sin(base * y[i])
-        squares[i] = 0.0
-    for f in range(coefficients.size):
-        if keep:
-            even = features[row + f, start:stop]
-            odd = features[size + row + f, start:stop]
-        sums[row + f], sums[size + row + f] = _feature_rows(
-            s, a * base * f, inside, cos, sin, cos1, sin1, coefficients[f], even, odd, squares
-        )
+        cos[i] = 1.0
+        sin[i] = 0.0
+    sums[:] = 0.0
+    if keep and mix.size > 0:
+        for u in range(row, row + size):
+            for i in range(start, stop):
+                features[u, i] = 0.0
+    for f in range(0, count, 3):
+        # Three frequencies at a time: a combined feature is loaded and stored once for them.
+        waves = min(3, count - f)
+        for k in range(waves):
+            even, odd = scratch[4 + k], scratch[7 + k]
+            if keep and mix.size == 0:
+                even, odd = features[row + f + k, start:stop], features[row + count + f + k, start:stop]
+            even_sum, odd_sum = _wave(s, a * base * (f + k), inside, cos, sin, cos1, sin1, even, odd)
+            if mix.size == 0:
+                sums[f + k], sums[count + f + k] = even_sum, odd_sum
+            else:
+                _combine(mix, count, evens, f + k, even_sum, odd_sum, sums)
+        if keep and mix.size > 0:
+            if waves < 3:
+                scratch[4 + waves : 7] = 0.0
+                scratch[7 + waves :] = 0.0
+            for u in range(size):
+                k = 4 if u < evens else 7
+                m0, m1, m2 = _mixing(mix, count, evens, size, u, f)
+                _add_three(features[row + u, start:stop], m0, scratch[k], m1, scratch[k + 1], m2, scratch[k + 2])
 
 
 @compiled
-def _feature_rows(s, slope, inside, cos, sin, cos1, sin1, coefficient, out_even, out_odd, squares):
+def _combine(mix, count, evens, f, even_sum, odd_sum, sums):
+    """Add what the sums of one frequency are to those of the combined features."""
+    odds = sums.size - evens
+    for u in range(evens):
+        sums[u] += mix[f * evens + u] * even_sum
+    for u in range(odds):
+        sums[evens + u] += mix[count * evens + f * odds + u] * odd_sum
+
+
+@compiled
+def _mixing(mix, count, evens, size, u, f):
+    """What combined feature u takes of the frequencies f, f + 1 and f + 2; those beyond the last count for nothing."""
+    even = u < evens
+    width = evens if even else size - evens
+    place = (u if even else count * evens + u - evens) + f * width
+    last = count - 1 - f
+    return mix[place], mix[place + min(1, last) * width], mix[place + min(2, last) * width]
+
+
+@compiled
+def _wave(s, slope, inside, cos, sin, cos1, sin1, even, odd):
     """Features of one frequency with their sums, and the rotation to the next."""
     prefer_wide_vectors()
     even_sum = odd_sum = 0.0
     for i in range(s.size):
         c = cos[i]
         d = sin[i]
-        even = inside[i] * (s[i] * c - slope * d)
-        odd = inside[i] * (s[i] * d + slope * c)
-        out_even[i] = even
-        out_odd[i] = odd
-        even_sum += even
-        odd_sum += odd
-        squares[i] += coefficient * (even * even + odd * odd)
+        even[i] = inside[i] * (s[i] * c - slope * d)
+        odd[i] = inside[i] * (s[i] * d + slope * c)
+        even_sum += even[i]
+        odd_sum += odd[i]
         cos[i] = c * cos1[i] - d * sin1[i]
         sin[i] = d * cos1[i] + c * sin1[i]
     return even_sum, odd_sum
+
+
+@compiled
+def _add_three(out, m0, x0, m1, x1, m2, x2):
+    prefer_wide_vectors()
+    for i in range(out.size):
+        out[i] += m0 * x0[i] + m1 * x1[i] + m2 * x2[i]
 
 
 @parallel
