@@ -113,6 +113,8 @@ GOF = {
     ),
     "lag without wild": (dict(null="bootstrap", lag=5), ValueError, "`lag` is for null='wild'"),
     "lag below one": (dict(null="wild", lag=0.5), ValueError, "`lag` must be finite and at least 1"),
+    "tolerance too small": (dict(tol=1e-17), ValueError, "`tol` must be between 1e-12 and 0.1; got 1e-17"),
+    "tolerance no number": (dict(tol="tight"), TypeError, "`tol` must be a number"),
     "engine unknown": (dict(engine="gpu"), ValueError, "`engine` must be one of 'auto', 'direct'"),
     "rng of another type": (dict(rng="seed"), TypeError, "`rng` must be None"),
     "rng negative": (dict(rng=-1), ValueError, "`rng` must be a non-negative seed"),

@@ -155,6 +155,18 @@ def test_slices_of_extreme_range_go_to_the_direct_engine():
     assert FourierEngine(1, y, y, np.ones(3), np.full(3, 1e-4), fallback=DirectEngine).name == "direct"
 
 
+@pytest.mark.parametrize("kernel", ["rbf", "imq"])
+def test_tolerance_is_the_users(kernel):
+    rng = np.random.default_rng(0)
+    x, slices = rng.standard_normal((300, 2)), fs.Slices(np.eye(2), np.eye(2))
+    exact = fs.sksd(x, -x, slices, kernel=kernel, engine="direct", statistic="v")
+    size = np.mean(np.abs(x) + 1.1) ** 2 * 2
+    errors = [abs(fs.sksd(x, -x, slices, kernel=kernel, engine="fourier", statistic="v", tol=tol) - exact) for tol in (1e-2, 1e-12)]
+    assert 1e-12 * size < errors[0] < 1e-2 * size and errors[1] < 2e-12 * size
+    results = [fs.gof_test(x, -x, slices=slices, kernel=kernel, engine="fourier", tol=tol, rng=0) for tol in (1e-3, 1e-11)]
+    assert 1e-12 < abs(results[0].statistic - results[1].statistic) < 1e-3 * size
+
+
 def test_auto_takes_the_faster_engine():
     rng = np.random.default_rng(0)
     few, many = rng.standard_normal((1, 3000)), rng.standard_normal((100, 60))
@@ -175,9 +187,11 @@ def test_engine_of_the_result_is_what_was_used():
         assert results[name].pvalue == results["direct"].pvalue
 
 
-def test_a_tolerance_beyond_doubles_is_refused():
-    with pytest.raises(ArithmeticError, match="no cosine series to 1e-14"):
-        FourierEngine(1, np.linspace(0, 5, 20)[None], np.ones((1, 20)), np.ones(1), np.ones(1), tol=1e-14)
+def test_a_tolerance_beyond_doubles_goes_to_the_direct_engine():
+    y, ones = np.linspace(0, 5, 20)[None], np.ones(1)
+    engine = FourierEngine(1, y, np.ones((1, 20)), ones, ones, tol=1e-14, fallback=DirectEngine)
+    assert engine.name == "direct"
+    np.testing.assert_allclose(engine.sums(), DirectEngine(1, y, np.ones((1, 20)), ones, ones).sums(), rtol=1e-13)
 
 
 @pytest.mark.parametrize("m", [1, 33, 64, 150])

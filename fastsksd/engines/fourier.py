@@ -13,7 +13,8 @@ IMQ   decays too slowly to be periodised; a cosine series with a longer period i
 The error of every ``mu_ij`` is at most `tol` times ``(|s_i| + |a|/h) (|s_j| + |a|/h)``, so that of a V-statistic is at most `tol` times twice
 its diagonal part. The series grows with range over bandwidth. Samples far out would make it long, so each slice keeps to a
 core of the samples and treats the pairs of those outside one by one, whatever is cheaper in all. Where even that would be long, as
-for a bandwidth of a thousandth of the range, the slice goes to the direct engine.
+for a bandwidth of a thousandth of the range, or where double precision has no series to the tolerance, the slice goes to the
+direct engine.
 """
 
 import copy
@@ -68,20 +69,25 @@ class FourierEngine:
 
     def _plan(self, all_inside=False):
         """Choose for each slice its engine, the samples outside its core, and the series for the range of the rest."""
-        plans = [_cheapest(self.code, row, self.tol, all_inside) for row in self.y]
-        self.long = np.array([features > _MOST_FEATURES[self.code] for _, features in plans])
-        kept = np.flatnonzero(~self.long)
-        self.inside = np.ones((kept.size, self.n))
-        self.outside, series, centres = [], [], []
-        for inside, q in zip(self.inside, kept, strict=True):
-            row, far = self.y[q], np.empty(0, dtype=np.int64)
-            if plans[q][0]:
-                far = np.sort(np.argsort(-np.abs(row), kind="stable")[: plans[q][0]])
+        self.long = np.zeros(self.m, dtype=bool)
+        self.outside, series, centres, masks = [], [], [], []
+        for q, row in enumerate(self.y):
+            left_out, features = _cheapest(self.code, row, self.tol, all_inside)
+            inside, far = np.ones(self.n), np.empty(0, dtype=np.int64)
+            if left_out:
+                far = np.sort(np.argsort(-np.abs(row), kind="stable")[:left_out])
                 inside[far] = 0.0
                 row = np.delete(row, far)
+            one = None if features > _MOST_FEATURES[self.code] else _series(self.code, np.ptp(row), self.tol)
+            if one is None:
+                self.long[q] = True
+                continue
             self.outside.append(far)
-            series.append(_series(self.code, np.ptp(row), self.tol))
+            series.append(one)
             centres.append(0.5 * (row.min() + row.max()))
+            masks.append(inside)
+        kept = ~self.long
+        self.inside = np.array(masks).reshape(-1, self.n)
         y = self.y[kept] - np.array(centres)[:, None]
         self.loaded = [np.ascontiguousarray(array) for array in (y, self.s[kept], self.a[kept])]
         self.layout = _Layout(series)
@@ -273,7 +279,7 @@ def _cut(tol):
 
 
 def _series(code, span, tol):
-    """The series for samples within half of `span` bandwidths about 0."""
+    """The series for samples within half of `span` bandwidths about 0; None when double precision has none to the tolerance."""
     if code == 1:
         return _imq_series(_rounded(span), tol)
     z = _cut(tol)
@@ -298,7 +304,7 @@ def _imq_series(span, tol):
         if fitted is not None:
             even, odd = reduced_series(fitted[0], period, 0.5 * span, tol)
             return Series(2.0 * math.pi / period, count, np.ones(even.shape[1] + odd.shape[1]), even, odd)
-    raise ArithmeticError(f"the IMQ kernel has no cosine series to {tol:g} over {span:g} bandwidths in double precision.")
+    return None
 
 
 @parallel
