@@ -85,6 +85,27 @@ def sksd(x, score, r, g, kernel, h, statistic):
     return float(sum(sksd_per_slice(x, score, r, g, kernel, h, statistic)))
 
 
+def sksd_gradients(x, score, r, g, kernel, h, statistic):
+    """Gradients of one slice's statistic in the scores (n, d), in g and in r (d,), term by term; `h` is a constant."""
+    n, d = x.shape
+    by_score, by_g, by_r = np.zeros((n, d)), np.zeros(d), np.zeros(d)
+    a = float(r @ g)
+    for i in range(n):
+        for j in range(n):
+            if i == j and statistic == "u":
+                continue
+            k, k1, k2, k3 = KERNELS[kernel](float(x[i] @ g - x[j] @ g), h)
+            s_i, s_j = float(score[i] @ r), float(score[j] @ r)
+            by_a = s_j * k1 - s_i * k1 - 2 * a * k2
+            by_t = s_i * s_j * k1 + a * (s_j - s_i) * k2 - a**2 * k3
+            by_score[i] += (s_j * k - a * k1) * r
+            by_score[j] += (s_i * k + a * k1) * r
+            by_g += by_t * (x[i] - x[j]) + by_a * r
+            by_r += (s_j * k - a * k1) * score[i] + (s_i * k + a * k1) * score[j] + by_a * g
+    pairs = n * (n - 1) if statistic == "u" else n**2
+    return by_score / pairs, by_g / pairs, by_r / pairs
+
+
 def bootstrap_replicate(matrix, weights):
     """sum over i != j of w_i w_j mu_ij; for the bootstrap of Algorithm 2 the weights are counts/n - 1/n."""
     n = len(matrix)

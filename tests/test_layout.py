@@ -21,6 +21,7 @@ ORDER = [
     "engines.direct",
     "engines.fourier",
     "engines.multivariate",
+    "engines.gradients",
     "engines",
     "_gibbs",
     "models",
@@ -45,7 +46,7 @@ ORDER = [
     "cli",
     "__main__",
 ]
-ENGINES = {"engines.direct", "engines.fourier", "engines.multivariate"}
+ENGINES = {"engines.direct", "engines.fourier", "engines.multivariate", "engines.gradients"}
 
 
 def rooms():
