@@ -2,7 +2,7 @@
 
 from . import models, score_difference
 from ._version import __version__
-from .discrepancy import Estimate, integrated_sksd, ksd, orthogonal_sksd, psd, sksd
+from .discrepancy import Estimate, integrated_sksd, ksd, orthogonal_sksd, psd, sksd, sksd_value_and_grad
 from .gof import GofResult, gof_test
 from .kernels import IMQ, RBF
 from .models import Model
@@ -28,4 +28,5 @@ __all__ = [
     "random_slices",
     "score_difference",
     "sksd",
+    "sksd_value_and_grad",
 ]

@@ -13,6 +13,15 @@ def check_choice(name, value, choices):
     return value
 
 
+def check_names(name, value, choices):
+    """`value` must be one of the names in `choices` or a non-empty sequence of them; returns a tuple."""
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, (tuple, list, set, frozenset)) or len(names) == 0:
+        listing = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"`{name}` must hold one or more of {listing}; got {value!r}.")
+    return tuple(check_choice(name, entry, choices) for entry in names)
+
+
 def check_integer(name, value, low, high=None):
     """`value` must be an integer in low..high."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):

@@ -18,6 +18,7 @@ from ._linalg import product
 from ._validate import check_choice, check_positive_vector, frozen
 
 MEDIAN_SUBSAMPLE = 2000
+_SMALL = 10_000  # projections below which threads do not pay
 
 
 @pointwise
@@ -151,7 +152,8 @@ def as_kernel(kernel):
 
 def median_distances(y):
     """Median of ``|y_i - y_j|`` over i < j for each row of `y`, in O(n log n), exact; 0 only where a row is constant."""
-    return _median_gaps(np.sort(y, axis=1))
+    gaps = _median_gaps if y.size > _SMALL else _median_gaps.serial
+    return gaps(np.sort(y, axis=1))
 
 
 def median_distance(x):

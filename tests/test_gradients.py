@@ -1,9 +1,13 @@
 """Gradients of the discrepancy: of one slice in its projections, and of the whole in scores and directions."""
 
+import numba
 import numpy as np
 import pytest
 import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import fastsksd as fs
 from fastsksd.engines.direct import DirectEngine
 from fastsksd.engines.gradients import slice_gradients
 from fastsksd.kernels import KERNELS
@@ -48,3 +52,118 @@ def test_blocks_of_samples_meet_once(n):
     _, ds, dy, da = slice_gradients(0, y, s, a, h, "u")
     slope = (dy * along[0]).sum() + (ds * along[1]).sum() + da @ along[2]
     assert slope == pytest.approx((value(1e-5) - value(-1e-5)) / 2e-5, rel=1e-7, abs=1e-9)
+
+
+def problem(seed, n, d, m):
+    rng = np.random.default_rng(seed)
+    x, scores = rng.standard_normal((n, d)), rng.standard_normal((n, d))
+    slices = fs.random_slices(d, m, rng=rng)
+    return x, scores, slices, rng.uniform(0.4, 2.0, m)
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(2, 8),
+    d=st.integers(1, 4),
+    m=st.integers(1, 3),
+    kernel=st.sampled_from(["rbf", "imq"]),
+    statistic=st.sampled_from(["u", "v"]),
+)
+@settings(max_examples=25)
+def test_gradients_are_the_slopes_of_the_statistic(seed, n, d, m, kernel, statistic):
+    x, scores, slices, h = problem(seed, n, d, m)
+    r, g = slices.r.copy(), slices.g.copy()
+    value, gradients = fs.sksd_value_and_grad(x, scores, slices, kernel=KERNELS[kernel](h), statistic=statistic)
+    assert value == pytest.approx(fs.sksd(x, scores, slices, kernel=KERNELS[kernel](h), statistic=statistic), rel=1e-10, abs=1e-13)
+    eps = 1e-5
+    for name, array in {"score": scores, "g": g, "r": r}.items():
+        along = np.random.default_rng(seed).standard_normal(array.shape)
+        ends = []
+        for sign in (1.0, -1.0):
+            array += sign * eps * along
+            ends.append(reference.sksd(x, scores, r, g, kernel, h, statistic))
+            array -= sign * eps * along
+        scale = max(1.0, np.abs(gradients[name]).max())
+        assert np.sum(gradients[name] * along) == pytest.approx((ends[0] - ends[1]) / (2 * eps), abs=1e-6 * scale), name
+
+
+@pytest.mark.parametrize("statistic", ["u", "v"])
+@pytest.mark.parametrize("kernel", ["rbf", "imq"])
+def test_gradients_follow_from_the_equations(kernel, statistic):
+    x, scores, slices, _ = problem(3, 14, 3, 2)
+    value, gradients = fs.sksd_value_and_grad(x, scores, slices, kernel=kernel, statistic=statistic)
+    assert value == pytest.approx(fs.sksd(x, scores, slices, kernel=kernel, statistic=statistic), rel=1e-12)
+    by_score = 0.0
+    for q, (r, g) in enumerate(zip(slices.r, slices.g, strict=True)):
+        h = reference.median_distance(x @ g)
+        one, by_g, by_r = reference.sksd_gradients(x, scores, r, g, kernel, h, statistic)
+        by_score = by_score + one
+        np.testing.assert_allclose(gradients["g"][q], by_g, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(gradients["r"][q], by_r, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(gradients["score"], by_score, rtol=1e-10, atol=1e-12)
+
+
+def test_only_what_was_asked_for_comes_back():
+    x, scores, slices, _ = problem(4, 20, 3, 2)
+    full = fs.sksd_value_and_grad(x, scores, slices)[1]
+    assert list(full) == ["score", "g", "r"]
+    for wrt in ("score", ["r"], ("g", "score")):
+        part = fs.sksd_value_and_grad(x, scores, slices, wrt=wrt)[1]
+        assert list(part) == ([wrt] if isinstance(wrt, str) else list(wrt))
+        assert all(np.array_equal(part[name], full[name]) for name in part)
+
+
+def test_gradient_in_the_scores_vanishes_where_the_model_fits():
+    # d/ds_i of the U-statistic is 2/n times an unbiased estimate of r E[s k + a k'] at sample i, which Stein's identity makes zero
+    # when p = q. Its inner product with any function of x, here one that would move the mean and the scale, has mean zero.
+    slices = fs.Slices(np.eye(2), np.eye(2))
+    draws, wrong = [], []
+    for seed in range(100):
+        x = np.random.default_rng(seed).standard_normal((60, 2))
+        for scale, found in ((1.0, draws), (1.5, wrong)):
+            gradient = fs.sksd_value_and_grad(x, -x / scale**2, slices, kernel=fs.RBF(1.0), statistic="u", wrt="score")[1]["score"]
+            found.append([gradient.sum(), (gradient * x).sum()])
+    for found, expected in ((draws, True), (wrong, False)):
+        found = np.array(found)
+        error = found.std(axis=0, ddof=1) / np.sqrt(len(found))
+        assert np.all(np.abs(found.mean(axis=0)) < 3.0 * error) == expected
+
+
+def test_gradients_do_not_depend_on_the_number_of_threads():
+    x, scores, slices, _ = problem(5, 700, 4, 3)
+    threads = numba.get_num_threads()
+    try:
+        results = []
+        for count in {1, threads}:
+            numba.set_num_threads(count)
+            results.append(fs.sksd_value_and_grad(x, scores, slices)[1])
+    finally:
+        numba.set_num_threads(threads)
+    for name in results[0]:
+        assert np.array_equal(results[0][name], results[-1][name])
+
+
+X = np.random.default_rng(0).standard_normal((20, 3))
+SLICES = fs.Slices(np.eye(3), np.eye(3))
+BAD = {
+    "unknown name": (dict(wrt=("score", "x")), ValueError, "`wrt` must be one of 'score', 'g', 'r'; got 'x'"),
+    "unknown single name": (dict(wrt="h"), ValueError, "`wrt` must be one of 'score', 'g', 'r'; got 'h'"),
+    "nothing": (dict(wrt=()), ValueError, r"`wrt` must hold one or more of 'score', 'g', 'r'; got \(\)"),
+    "none": (dict(wrt=None), ValueError, "`wrt` must hold one or more of"),
+    "statistic": (dict(statistic="w"), ValueError, "`statistic` must be one of 'u', 'v'"),
+    "kernel": (dict(kernel="laplace"), ValueError, "`kernel` must be one of"),
+    "score of another shape": (dict(score=X[:5]), ValueError, r"`score` must have the shape of the samples, \(20, 3\)"),
+    "one sample": (dict(x=X[:1], score=X[:1]), ValueError, "`x` must hold at least 2 samples"),
+    "slices of another dimension": (dict(slices=fs.random_slices(2, 4)), ValueError, "`slices` are directions in 2 dimensions"),
+    "slices not unit": (dict(slices=(2 * np.eye(3), np.eye(3))), ValueError, "`r` must have rows of unit length"),
+    "flat": (dict(x=X * [1, 0, 1]), ValueError, "`x` does not vary along the projection of 1 of 3 slices"),
+    "overflow": (dict(score=1e200 * X), ValueError, "overflows"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_explained(case):
+    options, error, message = BAD[case]
+    arguments = {"x": X, "score": -X, "slices": SLICES} | options
+    with np.errstate(all="ignore"), pytest.raises(error, match=message):
+        fs.sksd_value_and_grad(arguments.pop("x"), arguments.pop("score"), arguments.pop("slices"), **arguments)
