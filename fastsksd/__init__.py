@@ -6,6 +6,7 @@ from .discrepancy import Estimate, integrated_sksd, ksd, orthogonal_sksd, psd, s
 from .gof import GofResult, gof_test
 from .kernels import IMQ, RBF
 from .models import Model
+from .refine import refine_slices
 from .slices import Slices, active_slices, random_slices
 from .streaming import Accumulator
 
@@ -26,6 +27,7 @@ __all__ = [
     "orthogonal_sksd",
     "psd",
     "random_slices",
+    "refine_slices",
     "score_difference",
     "sksd",
     "sksd_value_and_grad",

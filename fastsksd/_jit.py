@@ -96,7 +96,7 @@ def _renamed(function, name):
 
 
 @intrinsic
-def _float_bits(typingctx, x):
+def float_bits(typingctx, x):
     def codegen(context, builder, signature, args):
         return builder.bitcast(args[0], ir.IntType(64))
 
@@ -104,7 +104,7 @@ def _float_bits(typingctx, x):
 
 
 @intrinsic
-def _bits_float(typingctx, x):
+def bits_float(typingctx, x):
     def codegen(context, builder, signature, args):
         return builder.bitcast(args[0], ir.DoubleType())
 
@@ -148,7 +148,7 @@ def exp_nonpositive(x):
     p = p * f + 0.24022650695908768
     p = p * f + 0.6931471805599497
     p = p * f + 1.0
-    return _bits_float(_float_bits(p) + (np.int64(k) << np.int64(52)))
+    return bits_float(float_bits(p) + (np.int64(k) << np.int64(52)))
 
 
 @pointwise
@@ -157,7 +157,7 @@ def inverse_sqrt(x):
 
     Square root and division share one slow unit of the CPU; multiplications do not (1.7 times faster over the IMQ kernel).
     """
-    y = _bits_float(np.int64(0x5FE6EB50C7B537A9) - (_float_bits(x) >> np.int64(1)))
+    y = bits_float(np.int64(0x5FE6EB50C7B537A9) - (float_bits(x) >> np.int64(1)))
     half = 0.5 * x
     y = y * (1.5 - half * y * y)
     y = y * (1.5 - half * y * y)

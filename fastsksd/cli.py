@@ -47,7 +47,8 @@ def _bench(arguments):
 
 
 def _reproduce(arguments):
-    from .experiments import ProgressBar, RunError, reproduce
+    from ._progress import ProgressBar
+    from .experiments import RunError, reproduce
 
     try:
         paths = reproduce(

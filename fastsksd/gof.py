@@ -26,6 +26,7 @@ from .kernels import as_kernel
 from .lags import choose_lag
 from .members import Part, evaluate, evaluate_ksd, positive_exp
 from .nulls import NULLS, Weights, weighted_chi_square_draws
+from .refine import OPTIONS, refine_slices
 from .score_difference import ESTIMATORS, score_difference
 from .slices import Slices, as_slices, check_basis, find_slices
 
@@ -143,6 +144,7 @@ def gof_test(
     estimator="ke",
     score_q=None,
     debias=True,
+    refine=0,
     extra_slices=None,
     multiples=MULTIPLES,
     train=None,
@@ -171,6 +173,9 @@ def gof_test(
         How slices are found from the training samples; see `active_slices`. With neither `slices`, `n_slices` nor `basis`, a
         whole family is tested: the coordinate basis, and the top 1, 3, 10 and all active r, each with g = r and with
         active g.
+    refine : int or mapping
+        For slices found with `n_slices` or `basis`: epochs of gradient ascent that improve them on the training samples, or options
+        of `refine_slices`, as ``{"epochs": 50, "update": "rg"}``. Minibatches are of 100 samples, or all when there are fewer.
     extra_slices : mapping of names to Slices, or sequence of (name, Slices), optional
         Sets of slices added to that family.
     multiples : sequence of float
@@ -241,6 +246,7 @@ def gof_test(
     chosen = dict(slices=slices, n_slices=n_slices, basis=basis, score_q=score_q, extra_slices=extra_slices)
     chosen = [name for name, value in chosen.items() if value is not None] + ["estimator"] * (estimator != "ke")
     standard = slices is None and n_slices is None and basis is None
+    refine = _check_refine(refine, found=not standard and slices is None)
     family, fixed = False, []
     if method == "ksd":
         if chosen or train is not None:
@@ -276,7 +282,10 @@ def gof_test(
             rows = np.linspace(0, fold.x.shape[0] - 1, MOST_TRAINING).astype(int)
         known = fold.scores[rows] if estimator in ("ke", "ksd") else score
         difference = score_difference(fold.x[rows], known, estimator=estimator, score_q=score_q, debias=debias)
-        parts.append(Part(fold.name, fold.start, fold.stop, _found_sets(difference, standard, n_slices, basis, debias)))
+        found = _found_sets(difference, standard, n_slices, basis, debias)
+        if refine:
+            found = _refined(found, fold, kernel, refine, rng)
+        parts.append(Part(fold.name, fold.start, fold.stop, found))
     smallest = min(part.stop - part.start for part in parts)
     if smallest < 2:
         raise ValueError(f"`x` leaves {smallest} test samples; at least 2 are needed.")
@@ -316,6 +325,21 @@ def gof_test(
     )
 
 
+def _check_refine(refine, found):
+    """Options for `refine_slices`, empty for none, from a number of epochs or a mapping."""
+    if isinstance(refine, Mapping):
+        unknown = [name for name in refine if name not in OPTIONS]
+        if unknown:
+            raise ValueError(f"`refine` may hold {', '.join(sorted(OPTIONS))}; got {unknown[0]!r}.")
+        refine = dict(refine)
+    else:
+        epochs = check_integer("refine", refine, 0)
+        refine = {"epochs": epochs} if epochs else {}
+    if refine and not found:
+        raise ValueError("`refine` improves slices found on training samples: give `n_slices` or `basis` with it.")
+    return refine
+
+
 def _found_sets(difference, standard, n_slices, basis, debias):
     """Sets of active slices: those of the standard family, or the one set.
 
@@ -326,6 +350,12 @@ def _found_sets(difference, standard, n_slices, basis, debias):
     if standard:
         return active_sets(find_slices(difference, debias=debias, gaps=False, max_steps=6))
     return [named_set("active", find_slices(difference, n_slices=n_slices, basis=basis, debias=debias))]
+
+
+def _refined(sets, fold, kernel, options, rng):
+    """The one set of slices found, improved on the samples it was found on."""
+    options = {"batch_size": min(100, fold.x.shape[0])} | options
+    return [named_set(some.name, refine_slices(fold.x, fold.scores, *some.parts, kernel=kernel, rng=rng, **options)) for some in sets]
 
 
 def _measured_lag(x, scores, part, kernel, smallest):

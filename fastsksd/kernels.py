@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from ._jit import compiled, exp_nonpositive, inverse_sqrt, parallel, pointwise
+from ._jit import bits_float, compiled, exp_nonpositive, float_bits, inverse_sqrt, parallel, pointwise, prefer_wide_vectors
 from ._linalg import product
 from ._validate import check_choice, check_positive_vector, frozen
 
 MEDIAN_SUBSAMPLE = 2000
 _SMALL = 10_000  # projections below which threads do not pay
+_FEW = 200  # samples up to which the gaps of all pairs are looked at
 
 
 @pointwise
@@ -336,3 +337,99 @@ def _selected(values, rank):
         else:
             break
     return values[rank]
+
+
+@compiled
+def median_gap(y):
+    """`median_distances` of one row, in any order, for loops that are compiled as a whole; NaN where a number is not finite."""
+    n = y.size
+    for i in range(n):
+        if not math.isfinite(y[i]):
+            return np.nan
+    if n > _FEW:
+        return _median_gap(_sorted(y))
+    gaps = np.empty(n * (n - 1) // 2, np.int64)
+    low, high, filled = y[0], y[0], 0
+    for i in range(1, n):
+        _gaps_to(y[i], y[:i], gaps[filled : filled + i])
+        filled += i
+        low, high = min(low, y[i]), max(high, y[i])
+    zero = _count_up_to(gaps, 0)
+    if zero == filled:
+        return 0.0
+    start = zero if filled // 2 < zero else 0  # where the median itself is 0 it is taken over the distinct pairs
+    first, count = _select_of_few(gaps, start + (filled - start - 1) // 2, zero, high - low)
+    if count > start + (filled - start) // 2:
+        return first
+    return 0.5 * (first + bits_float(_next_above(gaps, float_bits(first))))
+
+
+# Non-negative numbers are ordered like their bits, and with integers these loops vectorise.
+
+
+@compiled
+def _gaps_to(y_i, y, gaps):
+    prefer_wide_vectors()
+    for j in range(y.size):
+        gaps[j] = float_bits(abs(y_i - y[j]))
+
+
+@compiled
+def _count_up_to(gaps, limit):
+    prefer_wide_vectors()
+    count = 0
+    for k in range(gaps.size):
+        count += np.int64(gaps[k] <= limit)
+    return count
+
+
+@compiled
+def _next_above(gaps, limit):
+    prefer_wide_vectors()
+    nearest = np.uint64(0xFFFFFFFFFFFFFFFF)
+    for k in range(gaps.size):
+        nearest = min(nearest, np.uint64(gaps[k] - limit - 1))  # of gaps below the limit this is huge
+    return limit + 1 + np.int64(nearest)
+
+
+@compiled
+def _select_of_few(gaps, rank, zero, high):
+    """The gap of the given rank, of which `zero` are 0 and none above `high`, and how many do not exceed it."""
+    if zero > rank:
+        return 0.0, zero
+    low, count_low, count_high = 0.0, zero, gaps.size
+    step = 0
+    # Interpolation to just below the rank, by halving when that stalls; the rest of the way from gap to gap.
+    while rank - count_low > 2:
+        share = 0.5 if step % 3 == 2 else (rank - count_low - 0.5) / (count_high - count_low)
+        middle = low + (high - low) * share
+        if middle <= low or middle >= high:
+            break
+        count = _count_up_to(gaps, float_bits(middle))
+        if count > rank:
+            high, count_high = middle, count
+        else:
+            low, count_low = middle, count
+        step += 1
+    while True:
+        low = bits_float(_next_above(gaps, float_bits(low)))
+        count_low = _count_up_to(gaps, float_bits(low))
+        if count_low > rank:
+            return low, count_low
+
+
+@compiled
+def _sorted(y):
+    """Shell's sort: NumPy's takes seconds to compile."""
+    y = y.copy()
+    step = y.size // 2
+    while step > 0:
+        for i in range(step, y.size):
+            value = y[i]
+            j = i
+            while j >= step and y[j - step] > value:
+                y[j] = y[j - step]
+                j -= step
+            y[j] = value
+        step = 1 if step == 2 else step * 5 // 11
+    return y

@@ -12,6 +12,7 @@ PACKAGE = Path(fs.__file__).parent
 # Imports point one way: a room may import only from rooms listed before it.
 ORDER = [
     "_version",
+    "_progress",
     "_validate",
     "_jit",
     "_linalg",
@@ -28,6 +29,7 @@ ORDER = [
     "score_difference",
     "slices",
     "discrepancy",
+    "refine",
     "lags",
     "nulls",
     "members",

@@ -44,11 +44,11 @@ def slice_gradients(code, y, s, a, h, statistic):
     y, s, a = y / h[:, None], np.require(s, requirements=("C", "W")), a / h
     ds, dy = np.zeros((m, n)), np.zeros((m, n))
     blocks = -(-n // _BLOCK)
-    sums = np.zeros((2, m, blocks))  # of mu and of its derivative in a
+    sums = np.zeros((m, blocks, 2))  # of mu and of its derivative in a
     (_meet_within.serial if small else _meet_within)(code, y, s, a, ds, dy, sums)
     for first, second in _rounds(blocks):
         _meet_across(code, y, s, a, ds, dy, sums, first, second)
-    values, da = 2.0 * sums.sum(axis=2)
+    values, da = 2.0 * sums.sum(axis=1).T
     if statistic == "v":
         k, _, k2, _ = kernel_derivatives(code, 0.0)
         values += k * np.einsum("mn,mn->m", s, s) - n * k2 * a**2
@@ -71,10 +71,10 @@ def _rounds(blocks):
 
 @parallel
 def _meet_within(code, y, s, a, ds, dy, sums):
-    m, blocks = sums.shape[1:]
+    m, blocks = sums.shape[:2]
     for task in numba.prange(m * blocks):
         q, b = task // blocks, task % blocks
-        _meet(code, y[q], s[q], a[q], ds[q], dy[q], b, b, sums[:, q])
+        _meet(code, y[q], s[q], a[q], ds[q], dy[q], b * _BLOCK, b * _BLOCK, sums[q, b])
 
 
 @parallel
@@ -82,20 +82,48 @@ def _meet_across(code, y, s, a, ds, dy, sums, first, second):
     pairs = first.size
     for task in numba.prange(y.shape[0] * pairs):
         q, p = task // pairs, task % pairs
-        _meet(code, y[q], s[q], a[q], ds[q], dy[q], first[p], second[p], sums[:, q])
+        _meet(code, y[q], s[q], a[q], ds[q], dy[q], first[p] * _BLOCK, second[p] * _BLOCK, sums[q, first[p]])
+
+
+@compiled
+def one_slice_gradients(code, own, y, s, a, ds, dy):
+    """The same for one slice, in units of its bandwidth, for loops that are compiled as a whole: fills `ds` and `dy`, returns the
+    value and its derivative in `a`. The U-statistic, or with `own` pairs the V-statistic."""
+    n = y.size
+    for i in range(n):
+        ds[i] = dy[i] = 0.0
+    sums = np.zeros(2)
+    for first in range(0, n, _BLOCK):
+        for second in range(first, n, _BLOCK):
+            _meet(code, y, s, a, ds, dy, first, second, sums)
+    value, da = 2.0 * sums[0], 2.0 * sums[1]
+    weight = 1.0 / (n * (n - 1.0))
+    if own:
+        k, _, k2, _ = kernel_derivatives(code, 0.0)
+        for i in range(n):
+            value += k * s[i] * s[i]
+            ds[i] += k * s[i]
+        value -= n * k2 * a * a
+        da -= 2.0 * n * k2 * a
+        weight = 1.0 / (float(n) * n)
+    for i in range(n):
+        ds[i] *= 2.0 * weight
+        dy[i] *= 2.0 * weight
+    return weight * value, weight * da
 
 
 @compiled
 def _meet(code, y, s, a, ds, dy, b, c, sums):
-    """Pairs of the samples of blocks b and c, or of one block with itself."""
-    stop = min((c + 1) * _BLOCK, y.size)
-    for i in range(b * _BLOCK, min((b + 1) * _BLOCK, y.size)):
-        j = i + 1 if b == c else c * _BLOCK
+    """Pairs of the samples of the blocks that begin at b and c, or of one block with itself; adds to the sums of mu and its derivative
+    in a."""
+    stop = min(c + _BLOCK, y.size)
+    for i in range(b, min(b + _BLOCK, y.size)):
+        j = i + 1 if b == c else c
         value, by_s, by_y, by_a = _meet_one(code, y[i], s[i], a, y[j:stop], s[j:stop], ds[j:stop], dy[j:stop])
         ds[i] += by_s
         dy[i] += by_y
-        sums[0, b] += value
-        sums[1, b] += by_a
+        sums[0] += value
+        sums[1] += by_a
 
 
 @compiled
