@@ -1,6 +1,6 @@
 """Sliced kernelized Stein discrepancies: fast goodness-of-fit tests for samples and a model known through its score."""
 
-from . import models, score_difference
+from . import interop, models, score_difference
 from ._version import __version__
 from .discrepancy import Estimate, integrated_sksd, ksd, orthogonal_sksd, psd, sksd, sksd_value_and_grad
 from .gof import GofResult, gof_test
@@ -22,6 +22,7 @@ __all__ = [
     "active_slices",
     "gof_test",
     "integrated_sksd",
+    "interop",
     "ksd",
     "models",
     "orthogonal_sksd",

@@ -85,8 +85,8 @@ def check_score(score, name="score"):
         return score
     try:
         array = np.asarray(score)
-    except Exception:
-        array = np.asarray(None)
+    except Exception as error:
+        raise TypeError(f"`{name}` could not be read as an array: {error}") from error
     if array.dtype.kind not in "fiub" or array.ndim == 0:
         raise TypeError(
             f"`{name}` must be an (n, d) array, a callable x -> (n, d), or a model with a .score method; got {type(score).__name__}."

@@ -89,7 +89,7 @@ def sksd_value_and_grad(x, score, slices, *, kernel="rbf", statistic="v", wrt=("
     kernel : {"rbf", "imq"} or kernel object
     statistic : {"u", "v"}
         The V-statistic is never negative, hence the default for a loss.
-    wrt : sequence of names out of "score", "g", "r", or one of them
+    wrt : sequence of names out of "score", "g", "r", "x", or one of them
         With respect to what.
 
     Returns
@@ -97,7 +97,7 @@ def sksd_value_and_grad(x, score, slices, *, kernel="rbf", statistic="v", wrt=("
     value : float
     gradients : dict
         "score": (n, d), the derivative in each sample's score, to be chained into the model's parameters; "g", "r": (m, d), with g and
-        r as free vectors. On the sphere, take off the component along the vector itself.
+        r as free vectors: on the sphere, take off the component along the vector itself; "x": (n, d), with the scores held constant.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def sksd_value_and_grad(x, score, slices, *, kernel="rbf", statistic="v", wrt=("
     x = check_samples(x, min_rows=2)
     slices = as_slices(slices, x.shape[1])
     check_choice("statistic", statistic, ("u", "v"))
-    wrt = check_names("wrt", wrt, ("score", "g", "r"))
+    wrt = check_names("wrt", wrt, ("score", "g", "r", "x"))
     kernel = as_kernel(kernel)
     scores = evaluate_score(check_score(score), x)
     y, s, a, h = project(x, scores, slices, kernel)
@@ -123,6 +123,7 @@ def sksd_value_and_grad(x, score, slices, *, kernel="rbf", statistic="v", wrt=("
         "score": lambda: product(ds.T, slices.r.T),
         "g": lambda: product(dy, x.T) + da[:, None] * slices.r,
         "r": lambda: product(ds, scores.T) + da[:, None] * slices.g,
+        "x": lambda: product(dy.T, slices.g.T),
     }
     return float(check_statistic(values).sum()), {name: check_statistic(gradients[name]()) for name in wrt}
 

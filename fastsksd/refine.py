@@ -291,22 +291,30 @@ def _climb_along(settings, state, x, scores, order, ends, q, by_s, values):
         for i in range(n):
             y[i] /= h
         value, by_a = one_slice_gradients(settings.code, settings.own, y[:n], s[:n], alignment / h, by_s[:n], by_y[:n])
-        sizes = abs(value)
         for k in range(d):
-            slope_g[k] = by_a * r[k]
+            slope_g[k] = by_a / h * r[k]
             slope_r[k] = by_a / h * g[k]
+        for i in range(n):
+            by_y[i] /= h
         _add_rows(x, rows, by_y, slope_g)
-        _add_rows(scores, rows, by_s, slope_r)
-        for k in range(d):
-            slope_g[k] /= h
-            sizes += abs(slope_g[k]) + abs(slope_r[k])
-        if not math.isfinite(sizes):
+        if settings.both:
+            _add_rows(scores, rows, by_s, slope_r)
+        if not math.isfinite(value + _size(slope_g) + _size(slope_r)):
             return
         values[b] = value
         state.steps[q] += 1
         _adam(settings, state.g[q], g, slope_g, state.moments[1, :, q], state.steps[q])
         if settings.both:
             _adam(settings, state.r[q], r, slope_r, state.moments[0, :, q], state.steps[q])
+
+
+@compiled
+def _size(vector):
+    prefer_wide_vectors()
+    total = 0.0
+    for k in range(vector.size):
+        total += abs(vector[k])
+    return total
 
 
 @compiled

@@ -73,10 +73,11 @@ def problem(seed, n, d, m):
 def test_gradients_are_the_slopes_of_the_statistic(seed, n, d, m, kernel, statistic):
     x, scores, slices, h = problem(seed, n, d, m)
     r, g = slices.r.copy(), slices.g.copy()
-    value, gradients = fs.sksd_value_and_grad(x, scores, slices, kernel=KERNELS[kernel](h), statistic=statistic)
+    everything = ("score", "g", "r", "x")
+    value, gradients = fs.sksd_value_and_grad(x, scores, slices, kernel=KERNELS[kernel](h), statistic=statistic, wrt=everything)
     assert value == pytest.approx(fs.sksd(x, scores, slices, kernel=KERNELS[kernel](h), statistic=statistic), rel=1e-10, abs=1e-13)
     eps = 1e-5
-    for name, array in {"score": scores, "g": g, "r": r}.items():
+    for name, array in {"score": scores, "g": g, "r": r, "x": x}.items():
         along = np.random.default_rng(seed).standard_normal(array.shape)
         ends = []
         for sign in (1.0, -1.0):
@@ -146,9 +147,9 @@ def test_gradients_do_not_depend_on_the_number_of_threads():
 X = np.random.default_rng(0).standard_normal((20, 3))
 SLICES = fs.Slices(np.eye(3), np.eye(3))
 BAD = {
-    "unknown name": (dict(wrt=("score", "x")), ValueError, "`wrt` must be one of 'score', 'g', 'r'; got 'x'"),
-    "unknown single name": (dict(wrt="h"), ValueError, "`wrt` must be one of 'score', 'g', 'r'; got 'h'"),
-    "nothing": (dict(wrt=()), ValueError, r"`wrt` must hold one or more of 'score', 'g', 'r'; got \(\)"),
+    "unknown name": (dict(wrt=("score", "y")), ValueError, "`wrt` must be one of 'score', 'g', 'r', 'x'; got 'y'"),
+    "unknown single name": (dict(wrt="h"), ValueError, "`wrt` must be one of 'score', 'g', 'r', 'x'; got 'h'"),
+    "nothing": (dict(wrt=()), ValueError, r"`wrt` must hold one or more of 'score', 'g', 'r', 'x'; got \(\)"),
     "none": (dict(wrt=None), ValueError, "`wrt` must hold one or more of"),
     "statistic": (dict(statistic="w"), ValueError, "`statistic` must be one of 'u', 'v'"),
     "kernel": (dict(kernel="laplace"), ValueError, "`kernel` must be one of"),

@@ -1,0 +1,115 @@
+"""JAX: the sliced discrepancy as a loss under ``jit`` and ``grad``, and scores from a log-density."""
+
+import functools
+
+import numpy as np
+
+from .._validate import check_choice
+from ..discrepancy import sksd, sksd_value_and_grad
+from ..kernels import as_kernel
+from ..slices import Slices
+from ._library import check_batch_size, in_batches, library
+
+_INPUTS = ("x", "score", "r", "g")
+
+
+def sksd_loss(x, score, slices, *, kernel="rbf", statistic="v"):
+    """`fastsksd.sksd` as a scalar whose gradient reaches the scores, the slices and the samples.
+
+    Works under ``jax.jit`` and ``jax.grad`` (once), with and without double precision switched on; the value itself is computed in
+    double precision on the CPU, by a callback.
+
+    Parameters
+    ----------
+    x : (n, d) array
+        Samples.
+    score : (n, d) array
+        The model's scores at `x`, a function of its parameters.
+    slices : Slices or pair (r, g)
+        A pair may hold traced arrays.
+    kernel, statistic
+        As for `fastsksd.sksd_value_and_grad`; bandwidths count as constants.
+
+    Examples
+    --------
+    >>> import jax, fastsksd as fs                                              # doctest: +SKIP
+    >>> from fastsksd.interop.jax import sksd_loss                              # doctest: +SKIP
+    >>> x = jax.random.normal(jax.random.key(0), (500, 2)) + 1.0                # doctest: +SKIP
+    >>> slices = fs.Slices(np.eye(2), np.eye(2))                                # doctest: +SKIP
+    >>> gradient = jax.grad(lambda mean: sksd_loss(x, mean - x, slices))(jax.numpy.zeros(2))  # doctest: +SKIP
+    >>> bool((gradient < 0).all())                                              # doctest: +SKIP
+    True
+    """
+    jnp = library("jax").numpy
+    check_choice("statistic", statistic, ("u", "v"))
+    as_kernel(kernel)
+    r, g = (slices.r, slices.g) if isinstance(slices, Slices) else slices
+    x, score, r, g = (jnp.asarray(value, dtype=float) for value in (x, score, r, g))
+    if score.shape != x.shape:
+        raise ValueError(f"`score` must have the shape of the samples, {x.shape}; got {score.shape}.")
+    return _loss_function()(kernel, statistic, x, score, r, g)
+
+
+@functools.cache
+def _loss_function():
+    jax = library("jax")
+
+    def call(function, like, *inputs):
+        return jax.pure_callback(function, like, *inputs, vmap_method="sequential")
+
+    def scalar(score):
+        return jax.ShapeDtypeStruct((), score.dtype)
+
+    @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+    def loss(kernel, statistic, x, score, r, g):
+        def value(*inputs):
+            x, score, r, g = (np.asarray(array, dtype=float) for array in inputs)
+            return np.asarray(sksd(x, score, (r, g), kernel=kernel, statistic=statistic), dtype=inputs[1].dtype)
+
+        return call(value, scalar(score), x, score, r, g)
+
+    def forward(kernel, statistic, x, score, r, g):
+        def value_and_grad(*inputs):
+            x, score, r, g = (np.asarray(array, dtype=float) for array in inputs)
+            value, gradients = sksd_value_and_grad(x, score, (r, g), kernel=kernel, statistic=statistic, wrt=_INPUTS)
+            dtype = inputs[1].dtype
+            return np.asarray(value, dtype=dtype), tuple(gradients[name].astype(dtype) for name in _INPUTS)
+
+        like = tuple(jax.ShapeDtypeStruct(array.shape, score.dtype) for array in (x, score, r, g))
+        return call(value_and_grad, (scalar(score), like), x, score, r, g)
+
+    def backward(kernel, statistic, gradients, upstream):
+        return tuple(upstream * gradient for gradient in gradients)
+
+    loss.defvjp(forward, backward)
+    return loss
+
+
+def score_from_logp(logp, *, batch_size=None):
+    """A score function for every `score` argument of fastsksd, from a log-density written in JAX.
+
+    Parameters
+    ----------
+    logp : callable
+        Maps one sample, a (d,) array, to its log-density, up to a constant.
+    batch_size : int, optional
+        Rows at a time, so that one compiled function serves any number of samples; all of them by default.
+
+    Returns
+    -------
+    callable
+        From an (n, d) NumPy array to an (n, d) NumPy array.
+
+    Examples
+    --------
+    >>> score = score_from_logp(lambda x: -0.5 * (x**2).sum())                  # doctest: +SKIP
+    >>> score(np.ones((2, 3)))                                                  # doctest: +SKIP
+    array([[-1., -1., -1.],
+           [-1., -1., -1.]])
+    """
+    jax = library("jax")
+    if not callable(logp):
+        raise TypeError(f"`logp` must be a function of one sample, not {type(logp).__name__}.")
+    batch_size = check_batch_size(batch_size)
+    gradient = jax.jit(jax.vmap(jax.grad(logp)))
+    return lambda x: in_batches(lambda rows: np.asarray(gradient(rows), dtype=float), np.asarray(x, dtype=float), batch_size)
