@@ -221,7 +221,7 @@ def test_gof_test_refines_on_training_samples_alone():
     # Other samples to test, the same slices.
     other = fs.gof_test(x + 1.0, np.negative, refine=3, **options)
     assert np.array_equal(other.slices.g, refined.slices.g)
-    by_hand = fs.refine_slices(training, -training, plain.slices, epochs=3, batch_size=80, rng=1)
+    by_hand = fs.refine_slices(training, -training, plain.slices, epochs=3, batch_size=20, rng=1)
     assert np.array_equal(by_hand.g, refined.slices.g)
 
 
