@@ -92,6 +92,7 @@ class Ascent:
     def _climb(self, x, scores, order, ends):
         size = int(np.diff(ends).max())
         by_s = np.empty((self.m, size))
+        x, scores = (np.require(array, requirements=("C", "W")) for array in (x, scores))  # read-only arrays compile all over again
         climb = _climb if self.m * (ends[-1] - ends[0]) * size > 2 * _SMALL else _climb.serial
         return climb(self._settings, self._state, x, scores, order, ends, by_s), by_s
 
