@@ -47,7 +47,7 @@ def _bench(arguments):
 
 
 def _reproduce(arguments):
-    from ._progress import ProgressBar
+    from .progress import ProgressBar
     from .experiments import RunError, reproduce
 
     try:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ._jit import compiled, parallel, prefer_wide_vectors
 from ._linalg import add_scaled, product
-from ._progress import ProgressBar
+from .progress import ProgressBar
 from ._validate import check_choice, check_integer, check_number, check_rng, check_samples, check_score, evaluate_score
 from .engines.gradients import one_slice_gradients
 from .kernels import as_kernel, median_gap

@@ -12,7 +12,9 @@ PACKAGE = Path(fs.__file__).parent
 # Imports point one way: a room may import only from rooms listed before it.
 ORDER = [
     "_version",
-    "_progress",
+    "progress",
+    "journal",
+    "pool",
     "_validate",
     "_jit",
     "_linalg",

@@ -12,17 +12,16 @@ A task's random numbers come from its own content, so results depend neither on 
 processes. The file of results begins with the settings; a run with others is refused.
 """
 
+import functools
 import json
-import os
-import threading
 import zlib
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
-from multiprocessing import get_context, parent_process
 from pathlib import Path
 
 import numpy as np
+
+from .. import journal
+from ..pool import ProcessesDied, finished
 
 EXPERIMENTS = ("level", "power")
 
@@ -75,18 +74,14 @@ def run(name, scale="smoke", out="results", *, jobs=1, resume=False, progress=No
     count = len(tasks) - len(left)
     try:
         with path.open("a") as file:
-            for task, rows in _finished(name, settings, left, jobs):
+            for task, rows in finished(functools.partial(_run_task, name, settings), left, jobs):
                 done[task_key(task)] = rows
-                file.write(json.dumps({"task": task, "rows": rows}) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+                journal.append(file, {"task": task, "rows": rows})
                 count += 1
                 if progress is not None:
                     progress(count, len(tasks))
-    except BrokenProcessPool as error:
-        raise RunError(
-            f"a process died, perhaps for want of memory. The {count} trials before are kept; go on with --resume."
-        ) from error
+    except ProcessesDied as error:
+        raise RunError(f"{error}. The {count} trials before are kept; go on with --resume.") from error
     except OSError as error:
         raise RunError(
             f"could not write {path}: {error}. The {count} trials before are kept; go on with --resume when there is room."
@@ -107,31 +102,19 @@ def task_rng(name, task):
 def _open_results(path, header, resume):
     """Results that are there already, by task; a last line that a kill tore apart is taken off."""
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(header) + "\n")
+        journal.create(path, header)
         return {}
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    lines = []
-    for number, line in enumerate(content[:whole].splitlines(), start=1):
-        try:
-            lines.append(json.loads(line))
-            if number > 1:
-                lines[-1]["task"], lines[-1]["rows"][0]["p"]
-        except (ValueError, TypeError, LookupError):
-            raise RunError(
-                f"line {number} of {path} is no result of a run; nothing was changed. Mend it or choose another folder."
-            ) from None
-    if not lines:
-        raise RunError(f"{path} is not a file of results; choose another folder.")
+    try:
+        there, lines, whole = journal.read(path, lambda line: (line["task"], line["rows"][0]["p"]))
+    except journal.Unreadable as error:
+        raise RunError(f"{error} Mend it or choose another folder.") from None
     expected = json.loads(json.dumps(header))
-    if lines[0] != expected:
-        raise RunError(f"{path} holds results of other settings ({_difference(lines[0], expected)}); choose another folder.")
-    if not resume and len(lines) > 1:
-        raise RunError(f"{path} holds {len(lines) - 1} finished trials; go on with --resume or choose another folder.")
-    if whole < len(content):
-        os.truncate(path, whole)
-    return {task_key(line["task"]): line["rows"] for line in lines[1:]}
+    if there != expected:
+        raise RunError(f"{path} holds results of other settings ({_difference(there, expected)}); choose another folder.")
+    if not resume and lines:
+        raise RunError(f"{path} holds {len(lines)} finished trials; go on with --resume or choose another folder.")
+    journal.mend(path, whole)
+    return {task_key(line["task"]): line["rows"] for line in lines}
 
 
 def _difference(there, wanted):
@@ -143,39 +126,5 @@ def _difference(there, wanted):
     return ", ".join(f"{name}: {there.get(name)} there, {wanted.get(name)} here" for name in names)
 
 
-def _finished(name, settings, tasks, jobs):
-    """Pairs (task, rows) as they are done."""
-    if jobs == 1:
-        for task in tasks:
-            yield task, load(name).run_task(task, settings, task_rng(name, task))
-        return
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_start_worker)
-    try:
-        # A few tasks ahead of the workers, not all: an interrupt then has little to wait for.
-        queue = iter(tasks)
-        running = {}
-        while True:
-            while len(running) < 3 * jobs and (task := next(queue, None)) is not None:
-                running[pool.submit(_run_task, name, settings, task)] = task
-            if not running:
-                return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                yield running.pop(future), future.result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
 def _run_task(name, settings, task):
     return load(name).run_task(task, settings, task_rng(name, task))
-
-
-def _start_worker():
-    import numba
-
-    numba.set_num_threads(1)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent():
-    parent_process().join()  # a parent that was killed can't end its workers
-    os._exit(1)

@@ -1,11 +1,14 @@
-"""The progress bar of experiments, refinement and training."""
+"""How far a long run is: a line on standard error."""
 
 import sys
 import time
 
 
 class ProgressBar:
-    """A line on standard error with the time left; on a terminal it is rewritten, elsewhere printed at every tenth."""
+    """A line on standard error with the time left; on a terminal it is rewritten, elsewhere printed at every tenth.
+
+    Where the total is not known (None), the number done alone is shown, elsewhere than on a terminal at 1, 2, 5, 10, 20, 50, ...
+    """
 
     def __init__(self, title, stream=None):
         self.title = title
@@ -15,6 +18,9 @@ class ProgressBar:
         self.shown = -1
 
     def __call__(self, done, total):
+        if total is None:
+            self._count(done)
+            return
         now = time.monotonic()
         if self.first is None:
             self.first = done - 1
@@ -27,3 +33,9 @@ class ProgressBar:
         elif 10 * done // total > self.shown or done == total:
             self.shown = 10 * done // total
             print(text, file=self.stream, flush=True)
+
+    def _count(self, done):
+        if self.stream.isatty():
+            print(f"\r{self.title} {done}", end="", file=self.stream, flush=True)
+        elif str(done).rstrip("0") in ("1", "2", "5"):
+            print(f"{self.title} {done}", file=self.stream, flush=True)

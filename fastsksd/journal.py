@@ -1,0 +1,48 @@
+"""Files of results that survive a kill: a header and one line of JSON for each, on disk before the next begins."""
+
+import json
+import os
+
+
+class Unreadable(Exception):
+    """A file that is no journal, or a line in it that is none of its records."""
+
+
+def read(path, check):
+    """Header and records of a journal, and its length up to the last whole line: a kill may have torn one apart.
+
+    `check` looks into a record and raises LookupError, TypeError or ValueError where it is none. Nothing is changed on disk.
+    """
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    lines = []
+    for number, line in enumerate(content[:whole].splitlines(), start=1):
+        try:
+            lines.append(json.loads(line))
+            if number > 1:
+                check(lines[-1])
+        except (ValueError, TypeError, LookupError):
+            raise Unreadable(f"line {number} of {path} is no result of a run; nothing was changed.") from None
+    if not lines:
+        raise Unreadable(f"{path} is not a file of results.")
+    return lines[0], lines[1:], whole
+
+
+def mend(path, whole):
+    """Take a torn last line off."""
+    if whole < path.stat().st_size:
+        os.truncate(path, whole)
+
+
+def create(path, header):
+    """A journal without records, in a folder that is made when it is not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("x") as file:
+        append(file, header)
+
+
+def append(file, record):
+    """Write a record and wait until it is on disk."""
+    file.write(json.dumps(record) + "\n")
+    file.flush()
+    os.fsync(file.fileno())
