@@ -8,7 +8,7 @@ from .kernels import IMQ, RBF
 from .models import Model
 from .refine import refine_slices
 from .slices import Slices, active_slices, random_slices
-from .streaming import Accumulator
+from .streaming import Accumulator, gof_stream
 
 __all__ = [
     "IMQ",
@@ -20,6 +20,7 @@ __all__ = [
     "Slices",
     "__version__",
     "active_slices",
+    "gof_stream",
     "gof_test",
     "integrated_sksd",
     "interop",

@@ -5,29 +5,49 @@ a range of the data that must be fixed at the start, though, and later samples m
 range. Within a cell features are taken about its middle, and every cell has sums of its own. Samples of cells D apart differ by D and at
 most a cell's width more, and on that stretch the kernel is a series with the same frequencies again,
 ``k(D + t) = sum_f A_f cos(w_f t) + B_f sin(w_f t)``, which couples the sums of the two cells. No sample is ever outside.
+
+`gof_stream` does it all in one call: it reads the first rows for what must be known beforehand, and adds chunk after chunk.
 """
 
+import contextlib
 import functools
+import inspect
+import itertools
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 
 from ._linalg import eigenvalues_of_product, gram, product
-from ._validate import check_integer, check_samples, check_score, evaluate_score, frozen
+from ._validate import (
+    check_choice,
+    check_integer,
+    check_rng,
+    check_samples,
+    check_score,
+    evaluate_score,
+    frozen,
+    score_is_array,
+)
 from .discrepancy import check_statistic
 from .engines.fourier import TOLERANCE, check_tolerance, feature_block
-from .gof import GofResult
+from .gof import GofResult, gof_test
 from .kernels import as_kernel, kernel_derivatives
 from .members import positive_exp
 from .nulls import limit_law, log_tail_of_weighted_chi_square, weighted_chi_square_draws
+from .score_difference import ESTIMATORS
 from .series import fitted_series
-from .slices import as_slices
+from .slices import active_slices, as_slices, check_basis
 
 _BLOCK = 8192  # samples whose features are made at a time
 _WIDTHS = 2.0, 9.0  # of cells, in bandwidths: light tails fit into one, heavy ones into many that are cheap
 _MARGINS = {0: 3.0, 1: 1.25}  # of a series beyond its stretch, by kernel: those that need the fewest terms
 _WIDTH_STEP = 1.05  # widths of cells lie on a geometric grid, so that slices of like range share a series
+
+LEARNING = 5000  # rows at the front of a stream that range and bandwidths are learnt from
+TRAINING = 2000  # rows that slices are found on
+_READ_BYTES = 2**25  # of an array that is read in blocks of rows
 
 
 class Accumulator:
@@ -81,12 +101,18 @@ class Accumulator:
         return other
 
     def add(self, x, score):
-        """Add samples, (n, d), with the model's score: its values there, a function or a model. Returns the accumulator."""
-        x = check_samples(x, "x", min_rows=1, d=self.slices.d)
-        scores = evaluate_score(check_score(score), x)
+        """Add samples, (n, d), with the model's score: its values there, a function or a model. Returns the accumulator.
+
+        All of them count or, when there is an error or an interrupt, none.
+        """
+        x = check_samples(x, "x", min_rows=0, d=self.slices.d)
+        check_score(score)
+        if x.shape[0] == 0:
+            return self
+        scores = evaluate_score(score, x)
         slices, grid = self.slices, self._grid
         alignment = np.einsum("md,md->m", slices.r, slices.g) / grid.h
-        # A chunk is worked out apart and counted when it is whole: an interrupt leaves the sums as they were.
+        # Worked out apart and counted when it is whole.
         part = self.empty()
         for start in range(0, x.shape[0], _BLOCK):
             rows = slice(start, start + _BLOCK)
@@ -94,6 +120,13 @@ class Accumulator:
             part._add_block(y, product(slices.r, scores[rows]), alignment)
         self._absorb(part)
         return self
+
+    def extend(self, chunks, score=None):
+        """Add all `chunks` of a stream or of an array that is read in blocks of rows, see `gof_stream`. Returns the accumulator.
+
+        When a chunk is bad or there is an interrupt, the chunks before it have been added, and `n` says how many samples they held.
+        """
+        return _Rows(chunks, score).add_to(self)
 
     def _add_block(self, y, s, a):
         widths = np.array(self._grid.widths)[:, None]
@@ -138,11 +171,12 @@ class Accumulator:
         return self
 
     def _absorb(self, other):
-        self.n += other.n
-        self._own = self._own + other._own
-        for mine, theirs in ((self._sums, other._sums), (self._moments, other._moments)):
+        sums, moments = dict(self._sums), dict(self._moments)
+        for mine, theirs in ((sums, other._sums), (moments, other._moments)):
             for key, value in theirs.items():
                 _accumulate(mine, key, value)
+        # One step, which no interrupt can cut in two.
+        self.__dict__.update(n=self.n + other.n, _own=self._own + other._own, _sums=sums, _moments=moments)
 
     @property
     def statistics(self):
@@ -188,6 +222,272 @@ class Accumulator:
             slice_statistics=statistics, bandwidths=self._grid.h, n_test=self.n, n_train=0, null="spectral", engine="fourier",
             kernel=self.kernel.name, method="sksd", timings={"statistic": seconds, "total": seconds},
         )  # fmt: skip
+
+
+def gof_stream(
+    chunks,
+    score=None,
+    *,
+    slices=None,
+    n_slices=None,
+    basis=None,
+    estimator="ke",
+    score_q=None,
+    debias=True,
+    train=None,
+    kernel="rbf",
+    tol=TOLERANCE,
+    n_resamples=1000,
+    rng=None,
+):
+    """Test of samples that need not fit into memory: a stream of chunks, or an array on disk or on a cluster, read once.
+
+    Parameters
+    ----------
+    chunks : iterable, or array-like of shape (n, d)
+        An iterable (a generator, say) of arrays (n_k, d), or of pairs (x, scores) of such arrays; empty chunks are skipped. Or an
+        array with a `.shape` that can be sliced (a memory map, Zarr, HDF5), which is read in blocks of rows of about 32 MB.
+        Or a Dask array, split along its rows only: then every chunk becomes an `Accumulator` where it lies, and these are merged.
+    score : callable, model or array-like
+        Score of the model, evaluated chunk by chunk; or its values, (n, d), in an array of the same sort as `chunks`. Left out
+        when `chunks` yields pairs.
+    slices : Slices or pair (r, g), optional
+        Directions chosen beforehand. Range and median bandwidths are then learnt from the first 5000 rows, which are tested too.
+    n_slices, basis, estimator, score_q, debias
+        Without `slices`, how they are found; see `active_slices`. By default the top 3 active directions.
+    train : int or (n_train, d) array, optional
+        Without `slices`, what they are found on: so many rows at the front of the stream, 2000 by default, which are not tested, or
+        separate samples (then `score` must be a function). Range and median bandwidths are learnt from these.
+    kernel : {"rbf", "imq"} or kernel object
+        One-dimensional kernel of the statistic.
+    tol : float
+        Largest error of a Stein term, relative to its size, as for the Fourier engine.
+    n_resamples : int
+        Draws of the limit law to look at.
+    rng : None, int or numpy.random.Generator
+        Source of these draws; nothing else is random.
+
+    Returns
+    -------
+    GofResult
+        As of ``gof_test(..., null="spectral")``; the limit law is for independent samples.
+
+    Notes
+    -----
+    What is learnt from the first rows: the range, which costs time but no accuracy when later samples lie elsewhere; and the
+    bandwidths, with which every test is valid but not equally powerful, so give one (``kernel=RBF(1.0)``) or shuffle when
+    the first rows are not like the others. The result does not depend on how rows are grouped into chunks, up to rounding.
+
+    When something goes wrong half-way, what was added is lost with the call. ``Accumulator(slices, first).extend(chunks, score)``
+    keeps it.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> rng = np.random.default_rng(0)
+    >>> stream = (rng.standard_normal((1000, 3)) * [1.0, 0.9, 1.0] for _ in range(10))
+    >>> result = fs.gof_stream(stream, lambda x: -x)
+    >>> result.n_train, result.n_test, result.reject()
+    (2000, 8000, True)
+    """
+    start = time.perf_counter()
+    n_resamples = check_integer("n_resamples", n_resamples, 1)
+    rng = check_rng(rng)
+    search = dict(n_slices=n_slices, basis=basis, score_q=score_q, train=train)
+    given = [name for name, value in search.items() if value is not None]
+    if slices is not None and given:
+        raise ValueError(f"`slices` are given, so `{given[0]}` has nothing to choose; leave it out.")
+    check_choice("estimator", estimator, ESTIMATORS)
+    source = _source_of(chunks, score)
+    n_train = 0
+    if slices is not None:
+        known = _samples_of(source.head(LEARNING, keep=True))
+        if known.shape[0] < 2:
+            raise ValueError(f"`chunks` must hold at least 2 samples; got {known.shape[0]}.")
+    else:
+        known, values = _training_samples(source, score, train)
+        n_train, d = known.shape
+        check_basis(basis, n_slices, d)
+        if n_slices is None and basis is None:
+            n_slices = min(3, d)
+        if estimator not in ("ke", "ksd") and score is not None:
+            values = score  # these differentiate it
+        slices = active_slices(
+            known, values, n_slices=n_slices, basis=basis, estimator=estimator, score_q=score_q, debias=debias
+        )
+    searched = time.perf_counter()
+    total = source.add_to(Accumulator(slices, known, kernel=kernel, tol=tol))
+    if total.n < 2:
+        raise ValueError(
+            f"`chunks` leaves {total.n} samples to test after `train`={n_train} to find slices; at least 2 are needed. Lower `train` "
+            "or give `slices`."
+        )
+    result = total.result(n_resamples=n_resamples, rng=rng)
+    end = time.perf_counter()
+    timings = {"slices": searched - start, "statistic": end - searched, "total": end - start}
+    return replace(result, n_train=n_train, timings=timings)
+
+
+def _training_samples(source, score, train):
+    """Samples that slices are found on, and their scores."""
+    if np.ndim(train) > 0:
+        if score is None or score_is_array(score):
+            raise ValueError("`score` must be a callable or a model when `train` holds separate samples.")
+        x = check_samples(train, "train", min_rows=3)
+        return x, evaluate_score(score, x)
+    if isinstance(train, float):
+        raise TypeError(f"`train` must be a number of rows or an array of samples, not a fraction; got {train!r}.")
+    count = TRAINING if train is None else check_integer("train", train, 3)
+    chunks = source.head(count, keep=False)
+    x = _samples_of(chunks)
+    if x.shape[0] < 3:
+        raise ValueError(f"`chunks` must hold more samples than `train`={count}, which find slices; got {x.shape[0]}.")
+    return x, np.concatenate([chunk.scores() for chunk in chunks if chunk.x.size])
+
+
+def _samples_of(chunks):
+    return np.concatenate([np.empty((0, chunks[0].x.shape[1] if chunks else 1)), *(chunk.x for chunk in chunks)])
+
+
+class Chunk:
+    """Samples, (n, d), with the score of the model there, and the number of the chunk, for messages."""
+
+    def __init__(self, number, x, score, d=None):
+        self.number = number
+        with self.named():
+            self.x = check_samples(x, min_rows=0, d=d)
+            self.score = check_score(score)
+            if score_is_array(score) and np.shape(score) != self.x.shape:
+                raise ValueError(f"`score` must have the shape of the samples, {self.x.shape}; got {np.shape(score)}.")
+
+    def rows(self, start, stop):
+        """Some of the rows, as a chunk of the same number."""
+        rows = slice(start, stop)
+        return Chunk(self.number, self.x[rows], self.score[rows] if score_is_array(self.score) else self.score)
+
+    def scores(self):
+        """Values of the score at the samples."""
+        with self.named():
+            return evaluate_score(self.score, self.x)
+
+    @contextlib.contextmanager
+    def named(self):
+        """Say in messages which chunk is meant."""
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"chunk {self.number}: {error}") from error
+
+
+class _Rows:
+    """Chunks of a stream, or blocks of an array, in their order."""
+
+    def __init__(self, chunks, score):
+        self._left = _chunks_of(chunks, score)
+
+    def head(self, count, keep):
+        """The first `count` rows as a list of chunks; they are visited again only with `keep`."""
+        taken, rest = [], self._left
+        for chunk in self._left:
+            if chunk.x.shape[0] > count:
+                taken.append(chunk.rows(0, count))
+                rest = itertools.chain([chunk.rows(count, None)], self._left)
+                break
+            taken.append(chunk)
+            count -= chunk.x.shape[0]
+            if count == 0:
+                break
+        self._left = itertools.chain(taken, rest) if keep else rest
+        return taken
+
+    def add_to(self, total):
+        """Add all chunks to an accumulator; returns it."""
+        for chunk in self._left:
+            with chunk.named():
+                total.add(chunk.x, chunk.score)
+        return total
+
+
+SOURCES = {}  # package of an array type that is neither in this process nor on its disks: class with the methods of `_Rows`
+
+
+def _source_of(chunks, score):
+    return SOURCES.get(package_of(chunks), _Rows)(chunks, score)
+
+
+def package_of(value):
+    """Name of the package that a value's type comes from, which need not be imported to tell."""
+    return type(value).__module__.partition(".")[0]
+
+
+def _chunks_of(chunks, score):
+    """Generator of `Chunk` from an iterable or an array."""
+    if score is not None and not hasattr(score, "shape"):  # values on disk are looked at block by block
+        check_score(score)
+    if hasattr(chunks, "shape") and hasattr(chunks, "__getitem__"):
+        return _blocks(chunks, score)
+    if isinstance(chunks, (str, bytes)) or not hasattr(chunks, "__iter__"):
+        raise TypeError(
+            f"`chunks` must be an iterable of arrays or of pairs (x, scores), or an (n, d) array; got {type(chunks).__name__}."
+        )
+    if score is not None and score_is_array(score):
+        raise TypeError("`score` must be a callable or a model for a stream of chunks; values come with them, as pairs (x, scores).")
+    return _streamed(chunks, score)
+
+
+def _streamed(chunks, score):
+    d = None
+    for number, x in enumerate(chunks):
+        values = score
+        if isinstance(x, tuple):
+            if score is not None or len(x) != 2:
+                what = "a tuple, but `score` is given" if score is not None else f"a tuple of {len(x)}"
+                raise ValueError(f"chunk {number}: must be an array, or without `score` a pair (x, scores); got {what}.")
+            x, values = x
+        elif score is None:
+            raise ValueError(f"chunk {number}: comes without scores; give `score`, or pairs (x, scores).")
+        chunk = Chunk(number, x, values, d)
+        d = chunk.x.shape[1]
+        yield chunk
+
+
+def _blocks(array, score):
+    """Blocks of rows of an array that may be on disk; whole chunks of it where it has them."""
+    shape = tuple(array.shape)
+    if len(shape) != 2:
+        raise ValueError(f"`chunks` must be two-dimensional, (samples, dimensions), or an iterable of arrays; got shape {shape}.")
+    if score is None:
+        raise ValueError("`score` must be given for an array of samples.")
+    values = score_is_array(score)
+    if values and tuple(np.shape(score)) != shape:
+        raise ValueError(f"`score` must have the shape of the samples, {shape}; got {np.shape(score)}.")
+    rows = max(1, _READ_BYTES // (8 * max(1, shape[1])))
+    stored = getattr(array, "chunks", None)
+    if stored and isinstance(stored[0], int) and stored[0] <= rows:
+        rows -= rows % stored[0]
+
+    def blocks():
+        for number, start in enumerate(range(0, shape[0], rows)):
+            block = slice(start, start + rows)
+            yield Chunk(number, array[block], score[block] if values else score)
+
+    return blocks()
+
+
+def gof_test_elsewhere(**arguments):
+    """`gof_test` of samples that are elsewhere: what applies goes to `gof_stream`, anything else is an error."""
+    allowed = {"null": ("spectral",), "engine": ("auto", "fourier"), "method": ("sksd",)}
+    for name, choices in allowed.items():
+        value = arguments.pop(name)
+        if not isinstance(value, str) or value not in choices:
+            listing = " or ".join(map(repr, choices))
+            raise ValueError(f"`{name}` must be {listing} for samples that are not in memory; got {value!r}.")
+    offered = inspect.signature(gof_stream).parameters
+    for name, parameter in inspect.signature(gof_test).parameters.items():
+        if name in arguments and name not in offered and name != "x" and arguments.pop(name) is not parameter.default:
+            raise ValueError(f"`{name}` does not apply to samples that are not in memory; leave it out.")
+    return gof_stream(arguments.pop("x"), **arguments)
 
 
 def _accumulate(table, key, value):

@@ -104,9 +104,155 @@ def test_a_chunk_counts_when_it_is_whole():
     assert total.n == 200 and np.array_equal(total.statistics, before)
 
 
+def test_an_interrupt_while_sums_are_joined_leaves_them(monkeypatch):
+    x = samples(2.0, 200, 0)
+    total = fs.Accumulator(SLICES, x).add(x, score)
+    before, moments = total.statistics, {key: value.copy() for key, value in total._moments.items()}
+    part = total.empty().add(x[:50], score)
+    original, calls = streaming._accumulate, []
+
+    def interrupted(*arguments):
+        calls.append(arguments)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        original(*arguments)
+
+    monkeypatch.setattr(streaming, "_accumulate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        total.merge(part)
+    monkeypatch.undo()
+    assert total.n == 200 and np.array_equal(total.statistics, before)
+    assert all(np.array_equal(total._moments[key], value) for key, value in moments.items()) and len(total._moments) == len(moments)
+
+
+def equal(one, two):
+    assert (one.n_test, one.n_train) == (two.n_test, two.n_train)
+    np.testing.assert_allclose(one.bandwidths, two.bandwidths, rtol=1e-12)
+    np.testing.assert_allclose(one.slice_statistics, two.slice_statistics, rtol=1e-7, atol=1e-12)
+    assert one.pvalue == pytest.approx(two.pvalue, rel=1e-7)
+
+
+def test_every_sort_of_stream_gives_the_one_shot_test(tmp_path):
+    x = samples("normal", 7000, 2)
+    cuts = [0, 900, 900, 901, 6500]
+    whole = fs.gof_stream([x], np.negative, slices=SLICES)
+    np.save(tmp_path / "x.npy", x)
+    streams = {
+        "array": (x, np.negative),
+        "memory map": (np.load(tmp_path / "x.npy", mmap_mode="r"), lambda x: -x),
+        "values": (x, -x),
+        "generator": ((part for part in np.split(x, cuts)), fs.models.Gaussian(np.zeros(3), np.eye(3))),
+        "pairs": (((part, -part) for part in np.split(x, cuts)), None),
+    }
+    for chunks, model in streams.values():
+        equal(fs.gof_stream(chunks, model, slices=SLICES), whole)
+    assert np.array_equal(whole.bandwidths, fs.Accumulator(SLICES, x[:5000])._grid.h)
+    kernel = fs.RBF(whole.bandwidths)
+    shot = fs.gof_test(x, np.negative, slices=SLICES, kernel=kernel, null="spectral", engine="fourier")
+    assert whole.statistic == pytest.approx(shot.statistic, rel=1e-6) and whole.pvalue == pytest.approx(shot.pvalue, rel=1e-6)
+
+
+def test_rows_that_find_slices_are_not_tested():
+    x = samples("normal", 1500, 3) * [0.8, 1.0, 1.0]
+    result = fs.gof_stream(np.split(x, [100, 300, 1100]), np.negative, train=400, n_slices=2)
+    slices = fs.active_slices(x[:400], -x[:400], n_slices=2)
+    total = fs.Accumulator(slices, x[:400]).extend(x[400:], np.negative)
+    assert np.array_equal(result.slices.r, slices.r) and result.n_train == 400
+    np.testing.assert_allclose(result.slice_statistics, total.statistics, rtol=1e-9)
+    separate = fs.gof_stream(x[400:], np.negative, train=x[:400], n_slices=2)
+    equal(separate, result)
+    assert len(fs.gof_stream((x[k : k + 500] for k in (0, 500, 1000)), np.negative, train=400).slices) == 3
+    for estimator in ("ge", "ksd"):
+        assert fs.gof_stream(x, np.negative, train=100, n_slices=1, estimator=estimator).n_test == 1400
+
+
+class OnDisk:
+    """An array that may be sliced in blocks of rows, and counts what it gives out."""
+
+    def __init__(self, values, chunks=None):
+        self.values, self.chunks, self.read = values, chunks, []
+
+    @property
+    def shape(self):
+        return self.values.shape
+
+    def __getitem__(self, rows):
+        self.read.append((rows.start, rows.stop))
+        return self.values[rows]
+
+    def __array__(self, *args, **kwargs):
+        raise AssertionError("loaded whole")
+
+
+@pytest.mark.parametrize(("stored", "rows"), [(None, 100), ((30, 3), 90), ((64, 3), 64), ((500, 3), 100)])
+def test_arrays_on_disk_are_read_in_blocks(stored, rows, monkeypatch):
+    monkeypatch.setattr(streaming, "_READ_BYTES", 100 * 3 * 8)
+    x = samples("normal", 1000, 4)
+    array, values = OnDisk(x, stored), OnDisk(-x)
+    result = fs.gof_stream(array, values, slices=SLICES)
+    assert array.read == values.read == [(start, start + rows) for start in range(0, 1000, rows)]
+    equal(result, fs.gof_stream([x], np.negative, slices=SLICES))
+
+
+def test_what_came_before_a_bad_chunk_counts():
+    x = samples("normal", 500, 5)
+    total = fs.Accumulator(SLICES, x)
+
+    def chunks():
+        yield x[:200]
+        yield x[:0]
+        yield x[200:300]
+        yield x[300:, :2]
+
+    with pytest.raises(ValueError, match="chunk 3: `x` must have 3 columns"):
+        total.extend(chunks(), np.negative)
+    assert total.n == 300
+    expected = fs.Accumulator(SLICES, x).add(x[:300], np.negative).statistics
+    np.testing.assert_allclose(total.statistics, expected, rtol=1e-8, atol=1e-12)
+    assert total.extend([x[300:]], np.negative).n == 500
+
+
+X = samples("normal", 60, 6)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "arguments", "error", "message"),
+    [
+        ([], dict(slices=SLICES), ValueError, "`chunks` must hold at least 2 samples; got 0"),
+        ([X[:0], X[:1]], dict(slices=SLICES), ValueError, "`chunks` must hold at least 2 samples; got 1"),
+        ([X[:2]], {}, ValueError, "more samples than `train`=2000"),
+        ([X], {}, ValueError, "leaves 0 samples to test after `train`=60"),
+        ([X], dict(train=59), ValueError, "leaves 1 samples"),
+        ([X], dict(train=0.5), TypeError, "`train` must be a number of rows .* not a fraction"),
+        ([X], dict(train=10, slices=SLICES), ValueError, "`slices` are given, so `train`"),
+        ([X, X[:, :2]], dict(slices=SLICES), ValueError, "chunk 1: `x` must have 3 columns; got shape"),
+        ([X, X[0]], dict(slices=SLICES), ValueError, "chunk 1: `x` must be two-dimensional"),
+        (X[:, 0], dict(slices=SLICES), ValueError, "`chunks` must be two-dimensional"),
+        ("file.npy", dict(slices=SLICES), TypeError, "`chunks` must be an iterable of arrays"),
+        (3, dict(slices=SLICES), TypeError, "`chunks` must be an iterable of arrays"),
+        ([X, "x"], dict(slices=SLICES), TypeError, "chunk 1: `x` must be an array of real numbers"),
+        ([X, X], dict(slices=SLICES, score=lambda x: -x[:, :2]), ValueError, "chunk 0: `score` must return an array of shape"),
+        ([X, X], dict(slices=SLICES, score=-X), TypeError, "`score` must be a callable or a model for a stream"),
+        (X, dict(slices=SLICES, score=-X[1:]), ValueError, "`score` must have the shape of the samples"),
+        (X, dict(slices=SLICES, score=None), ValueError, "`score` must be given for an array"),
+        ([X], dict(slices=SLICES, score=None), ValueError, "chunk 0: comes without scores"),
+        ([(X, -X)], dict(slices=SLICES), ValueError, "chunk 0: .* but `score` is given"),
+        ([(X, -X, X)], dict(slices=SLICES, score=None), ValueError, "chunk 0: .* a tuple of 3"),
+        ([(X, -X), (X, -X[1:])], dict(slices=SLICES, score=None), ValueError, "chunk 1: `score` must have the shape"),
+        ([X], dict(train=20, n_slices=4), ValueError, "`n_slices` must be between 1 and 3"),
+        ([X], dict(train=20, estimator="no"), ValueError, "`estimator` must be one of"),
+        ([(X, -X)], dict(train=X, score=None), ValueError, "`score` must be a callable or a model when `train`"),
+    ],
+)
+def test_bad_streams_are_explained(chunks, arguments, error, message):
+    with pytest.raises(error, match=message):
+        fs.gof_stream(chunks, **{"score": np.negative, **arguments})
+
+
 def test_bad_input_is_explained():
     x = samples("normal", 100, 0)
     total = fs.Accumulator(SLICES, x)
+    assert total.add(x[:0], np.negative).n == 0
     with pytest.raises(ValueError, match="holds 0 samples; at least 2"):
         total.result()
     with pytest.raises(ValueError, match="`x` must have 3 columns"):
