@@ -2,6 +2,7 @@
 
 from . import interop, models, score_difference
 from ._version import __version__
+from .batch import BatchError, BatchResult, gof_batch
 from .discrepancy import Estimate, integrated_sksd, ksd, orthogonal_sksd, psd, sksd, sksd_value_and_grad
 from .gof import GofResult, gof_test
 from .kernels import IMQ, RBF
@@ -14,12 +15,15 @@ __all__ = [
     "IMQ",
     "RBF",
     "Accumulator",
+    "BatchError",
+    "BatchResult",
     "Estimate",
     "GofResult",
     "Model",
     "Slices",
     "__version__",
     "active_slices",
+    "gof_batch",
     "gof_stream",
     "gof_test",
     "integrated_sksd",

@@ -9,6 +9,7 @@ Every compiled function of the package is made by one of three decorators:
 None of them assumes NaN or infinity away, so the floating point flags are a named subset of `fastmath`.
 """
 
+import contextlib
 import functools
 import os
 import threading
@@ -93,6 +94,17 @@ def _renamed(function, name):
     copy = types_module.FunctionType(function.__code__, function.__globals__, name)
     copy.__qualname__ = name
     return copy
+
+
+@contextlib.contextmanager
+def single_thread():
+    """Compiled code on one thread, where many tasks run side by side already."""
+    before = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
 
 
 @intrinsic

@@ -47,8 +47,8 @@ def _bench(arguments):
 
 
 def _reproduce(arguments):
-    from .progress import ProgressBar
     from .experiments import RunError, reproduce
+    from .progress import ProgressBar
 
     try:
         paths = reproduce(

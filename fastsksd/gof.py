@@ -31,6 +31,7 @@ from .score_difference import ESTIMATORS, score_difference
 from .slices import Slices, as_slices, check_basis, find_slices
 
 METHODS = ("sksd", "ksd")
+DOORS = {}  # package of an array type whose samples are not in memory: function that tests them, with the arguments of `gof_test`
 MOST_TRAINING = 5000  # samples of a half that the standard family finds its slices on; their cost is quadratic
 
 
@@ -162,7 +163,7 @@ def gof_test(
     Parameters
     ----------
     x : (n, d) array
-        Samples from the unknown law q.
+        Samples from the unknown law q. A Dask array is tested where it lies, by `gof_stream`: one set of slices and null="spectral".
     score : (n, d) array, callable or model
         Score of the model p, ``grad log p``: its values at `x`, a function x -> (n, d), or an object with a `.score` method.
         The model must have its support on all of R^d (or vanish at the boundary): transform bounded variables first.
@@ -228,6 +229,9 @@ def gof_test(
     >>> int(np.argmax(abs(result.slices.r[strongest])))
     0
     """
+    elsewhere = DOORS.get(type(x).__module__.partition(".")[0])
+    if elsewhere is not None:
+        return elsewhere(**{name: value for name, value in locals().items() if name != "elsewhere"})
     start = time.perf_counter()
     x = check_samples(x)
     n, d = x.shape

@@ -11,7 +11,7 @@ class Unreadable(Exception):
 def read(path, check):
     """Header and records of a journal, and its length up to the last whole line: a kill may have torn one apart.
 
-    `check` looks into a record and raises LookupError, TypeError or ValueError where it is none. Nothing is changed on disk.
+    `check` looks into a record and raises an error where it is none. Nothing is changed on disk.
     """
     content = path.read_bytes()
     whole = content.rfind(b"\n") + 1
@@ -21,7 +21,7 @@ def read(path, check):
             lines.append(json.loads(line))
             if number > 1:
                 check(lines[-1])
-        except (ValueError, TypeError, LookupError):
+        except (ValueError, TypeError, LookupError, AttributeError):
             raise Unreadable(f"line {number} of {path} is no result of a run; nothing was changed.") from None
     if not lines:
         raise Unreadable(f"{path} is not a file of results.")

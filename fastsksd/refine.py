@@ -12,10 +12,10 @@ import numpy as np
 
 from ._jit import compiled, parallel, prefer_wide_vectors
 from ._linalg import add_scaled, product
-from .progress import ProgressBar
 from ._validate import check_choice, check_integer, check_number, check_rng, check_samples, check_score, evaluate_score
 from .engines.gradients import one_slice_gradients
 from .kernels import as_kernel, median_gap
+from .progress import ProgressBar
 from .slices import Slices, as_slices
 
 _PAIRS_PER_CALL = 50_000_000  # about a tenth of a second; between calls an interrupt is heard

@@ -43,6 +43,8 @@ ORDER = [
     "interop.torch",
     "interop.jax",
     "interop",
+    "cluster",
+    "batch",
     "demo",
     "bench",
     "experiments.problems",
@@ -93,6 +95,15 @@ def test_compiled_functions_use_the_house_decorators():
         assert "numba.cuda" not in path.read_text() or name == "engines.cuda"
 
 
+def test_only_one_room_touches_dask():
+    for name, path in rooms():
+        for node in ast.walk(ast.parse(path.read_text())):
+            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            touched = {module.partition(".")[0] for module in modules} & {"dask", "distributed"}
+            assert name == "cluster" or not touched, f"{name} imports {touched}"
+
+
 def test_import_is_light():
     loaded = subprocess.check_output([sys.executable, "-c", "import sys, fastsksd; print(*sys.modules)"], text=True).split()
     heavy = {
@@ -102,6 +113,7 @@ def test_import_is_light():
         "matplotlib",
         "pandas",
         "dask",
+        "distributed",
         "torch",
         "jax",
         "fastsksd.bench",
