@@ -1,7 +1,8 @@
 """Many tests: one after the other, in several processes, or on a Dask cluster, always with the same p-values.
 
 Every problem has a seed of its own, spawned from `rng` before the problem is handed out, so neither the order in which tests end, nor where
-they run, nor a test that has to be begun again changes a result.
+they run, nor a test that has to be begun again changes a result. (The process that compiles the code, once after each installation, may
+round the last digits differently from those that load it from the cache.)
 """
 
 import base64
