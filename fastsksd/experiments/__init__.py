@@ -1,6 +1,5 @@
 """Experiments: one module per study, table or figure; ``fastsksd reproduce NAME`` runs them and writes a report."""
 
-from ..progress import ProgressBar
 from .report import pyplot, write_report
 from .runner import EXPERIMENTS, RunError, load, run, settings_of
 
