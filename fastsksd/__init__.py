@@ -1,6 +1,6 @@
 """Sliced kernelized Stein discrepancies: fast goodness-of-fit tests for samples and a model known through its score."""
 
-from . import interop, models, score_difference
+from . import interop, learning, models, score_difference
 from ._version import __version__
 from .batch import BatchError, BatchResult, gof_batch
 from .discrepancy import Estimate, integrated_sksd, ksd, orthogonal_sksd, psd, sksd, sksd_value_and_grad
@@ -29,6 +29,7 @@ __all__ = [
     "integrated_sksd",
     "interop",
     "ksd",
+    "learning",
     "models",
     "orthogonal_sksd",
     "psd",

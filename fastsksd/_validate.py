@@ -51,6 +51,16 @@ def check_positive_vector(name, value):
     return values
 
 
+def check_betas(betas):
+    """`betas`, Adam's, must be a pair of numbers in [0, 1)."""
+    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+        raise ValueError(f"`betas` must be a pair of numbers; got {betas!r}.")
+    betas = tuple(check_number("betas", beta, 0.0) for beta in betas)
+    if max(betas) >= 1:
+        raise ValueError(f"`betas` must be less than 1; got {betas}.")
+    return betas
+
+
 def check_samples(x, name="x", min_rows=1, d=None):
     """`x` as a float64, C-ordered (n, d) array of finite numbers. The caller's array is never written to."""
     x = real_array(name, x)

@@ -12,7 +12,16 @@ import numpy as np
 
 from ._jit import compiled, parallel, prefer_wide_vectors
 from ._linalg import add_scaled, product
-from ._validate import check_choice, check_integer, check_number, check_rng, check_samples, check_score, evaluate_score
+from ._validate import (
+    check_betas,
+    check_choice,
+    check_integer,
+    check_number,
+    check_rng,
+    check_samples,
+    check_score,
+    evaluate_score,
+)
 from .engines.gradients import one_slice_gradients
 from .kernels import as_kernel, median_gap
 from .progress import ProgressBar
@@ -77,6 +86,11 @@ class Ascent:
         if self._settings.both:
             return Slices(_unit(self._state.r), _unit(self._state.g))
         return Slices(begin.r, _unit(self._state.g), begin.r_values)
+
+    @property
+    def state(self):
+        """Parameters, moments, numbers of steps and bandwidths by name: to be saved, or written to in order to go on from saved ones."""
+        return self._state._asdict()
 
     def run(self, x, scores, order, ends):
         """One step for each minibatch ``order[ends[b] : ends[b + 1]]``; returns their values before it, (batches, m)."""
@@ -181,7 +195,7 @@ def refine_slices(
     if batch_size > n:
         raise ValueError(f"`batch_size` must be at most the number of samples, {n}; got {batch_size}.")
     learning_rate = check_number("learning_rate", learning_rate, 0.0, strict=True)
-    betas = _check_betas(betas)
+    betas = check_betas(betas)
     check_choice("update", update, ("g", "rg"))
     check_choice("statistic", statistic, ("u", "v"))
     check_choice("parametrisation", parametrisation, ("unit", "raw"))
@@ -218,15 +232,6 @@ def refine_slices(
 
 
 OPTIONS = frozenset(refine_slices.__kwdefaults__) - {"kernel", "rng"}  # what `gof_test` may pass on
-
-
-def _check_betas(betas):
-    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-        raise ValueError(f"`betas` must be a pair of numbers; got {betas!r}.")
-    betas = tuple(check_number("betas", beta, 0.0) for beta in betas)
-    if max(betas) >= 1:
-        raise ValueError(f"`betas` must be less than 1; got {betas}.")
-    return betas
 
 
 def _bounds(n, batch_size):
