@@ -58,7 +58,7 @@ def test_the_critic_tends_to_its_optimum():
 
 def test_lsd_trains_an_ica_model():
     problem = learning.ica_problem(2, n_train=2000, n_test=1000, rng=3)
-    fit = learning.fit_ica(problem, method="lsd", steps=800, learning_rate=5e-3, rng=0)
+    fit = learning.fit_ica(problem, method="lsd", steps=250, learning_rate=1e-2, rng=0)
     assert fit.gap < 0.3 * fit.trace.gap[0]
     assert isinstance(fit.model, fs.models.ICA)
 
