@@ -152,8 +152,8 @@ def fit_ica(
     df : float
         Degrees of freedom of the model's sources.
     steps, batch_size, learning_rate : int, int, float
-        By default 15000, 100 and 1e-3 (Adam's), as in the paper; for "sksd-scoring" 200, all samples and 0.5, the share of a
-        Gauss-Newton step taken.
+        By default 15000, 100 and 1e-3 (Adam's), as in the paper; for "sksd-scoring" 100, all samples and 1, the share of a
+        Gauss-Newton step taken, to be lowered for minibatches.
     betas : pair of float
         Adam's, for the model and for slices.
     every, slice_samples : int
@@ -194,10 +194,10 @@ def fit_ica(
     settings = {
         "method": method,
         "df": check_number("df", df, 0.0, strict=True),
-        "steps": check_integer("steps", (200 if scoring else 15000) if steps is None else steps, 1),
+        "steps": check_integer("steps", (100 if scoring else 15000) if steps is None else steps, 1),
         "batch_size": check_integer("batch_size", (n if scoring else min(n, 100)) if batch_size is None else batch_size, 2, n),
         "learning_rate": check_number(
-            "learning_rate", (0.5 if scoring else 1e-3) if learning_rate is None else learning_rate, 0.0, strict=True
+            "learning_rate", (1.0 if scoring else 1e-3) if learning_rate is None else learning_rate, 0.0, strict=True
         ),
         "betas": check_betas(betas),
         "every": check_integer("every", every, 1),
