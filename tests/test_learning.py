@@ -95,7 +95,7 @@ def test_kernel_loss_is_the_ksd(kernel, statistic):
 def test_sliced_loss_is_the_sksd_of_its_slices_which_climb():
     rng = np.random.default_rng(1)
     x = rng.standard_normal((150, 3)) * [0.6, 1.0, 1.0]
-    loss = learning.SlicedSteinLoss(3, refine="g", learning_rate=0.02)
+    loss = learning.SlicedSteinLoss(3, refine="g", learning_rate=0.02, statistic="v")
     loss.refresh(x, -x)
     values = []
     for _ in range(30):
@@ -105,7 +105,7 @@ def test_sliced_loss_is_the_sksd_of_its_slices_which_climb():
         np.testing.assert_array_equal(before.r, loss.slices.r)
     assert values[-1] > 1.01 * values[0]
     still = learning.SlicedSteinLoss(3, refine=None)
-    assert still(x, -x)[0] == still(x, -x)[0] == pytest.approx(fs.sksd(x, -x, (np.eye(3), np.eye(3)), statistic="v"), rel=1e-9)
+    assert still(x, -x)[0] == still(x, -x)[0] == pytest.approx(fs.sksd(x, -x, (np.eye(3), np.eye(3))), rel=1e-9)
 
 
 def test_slices_are_refreshed_on_schedule():

@@ -36,8 +36,9 @@ class SlicedSteinLoss:
     refine : {"g", "rg"} or None
         What climbs, one step of Adam for each call: g, both r and g, or nothing.
     kernel : {"rbf", "imq"} or kernel object
-    statistic : {"v", "u"}
-        The V-statistic is the published code's. The U-statistic has no bias, and its gradient more noise.
+    statistic : {"u", "v"}
+        The V-statistic, the published code's, adds ``mean |s.r|^2 / n`` to the loss of a batch of n for each slice, and so trains towards
+        another model than the data's; the U-statistic does not.
     learning_rate, betas : float, pair of float
         Of the climb.
 
@@ -78,7 +79,7 @@ class SlicedSteinLoss:
         debias=False,
         refine="g",
         kernel="rbf",
-        statistic="v",
+        statistic="u",
         learning_rate=1e-3,
         betas=(0.9, 0.99),
     ):
@@ -167,7 +168,7 @@ class KernelSteinLoss:
     ----------
     kernel : {"rbf", "imq"} or kernel object
         Its bandwidth is the median distance between the samples of each call unless given, and counts as a constant.
-    statistic : {"v", "u"}
+    statistic : {"u", "v"}
 
     Examples
     --------
@@ -179,7 +180,7 @@ class KernelSteinLoss:
     True
     """
 
-    def __init__(self, *, kernel="rbf", statistic="v"):
+    def __init__(self, *, kernel="rbf", statistic="u"):
         self.kernel = as_kernel(kernel)
         if np.ndim(self.kernel.bandwidth):
             raise ValueError("`kernel` of the KSD must have one bandwidth; got one per slice.")
