@@ -131,9 +131,8 @@ def test_slices_are_refreshed_on_schedule():
 def test_exact_slices_and_a_fixed_basis():
     model = fs.models.Gaussian(np.zeros(2), np.eye(2))
     x = np.random.default_rng(3).standard_normal((100, 2)) * [0.5, 1.0]
-    loss = learning.SlicedSteinLoss(
-        2, estimator="exact", score_q=fs.models.Gaussian(np.zeros(2), np.diag([0.25, 1.0])), basis="identity", fresh=lambda: (x, model)
-    )
+    law = fs.models.Gaussian(np.zeros(2), np.diag([0.25, 1.0]))
+    loss = learning.SlicedSteinLoss(2, estimator="exact", score_q=law, basis="identity", fresh=lambda: (x, model))
     value, _ = loss(x, model.score(x))
     np.testing.assert_array_equal(loss.slices.r, np.eye(2))
     assert value > 0

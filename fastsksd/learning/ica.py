@@ -1,7 +1,7 @@
 """Training of an ICA model by Stein discrepancies (Section "Model learning: ICA"), and a better way to do it.
 
-The model is ``x = W z`` with independent Student-t sources; what is trained is ``A = W^-1``. With ``u = A x`` its score is ``A^T psi(u)``, and a
-gradient G in the scores, (n, d), becomes in A  ``psi(U)^T G + (psi'(U) * (G A^T))^T X``.
+The model is ``x = W z`` with independent Student-t sources; what is trained is ``A = W^-1``. With ``u = A x`` its score is
+``A^T psi(u)``, and a gradient G in the scores, (n, d), becomes in A  ``psi(U)^T G + (psi'(U) * (G A^T))^T X``.
 """
 
 import json
@@ -28,7 +28,7 @@ METHODS = ("sksd-scoring", "sksd-g+ke+go", "sksd-g+ex+go", "sksd-g+go", "sksd-rg
 
 
 class ICAProblem(NamedTuple):
-    """Data for `fit_ica`: training and test samples, the model they came from and the W^-1 to begin with, where these are known."""
+    """Data for `fit_ica`: training and test samples, and where known the model behind them and the W^-1 to begin with."""
 
     x_train: np.ndarray
     x_test: np.ndarray
@@ -63,8 +63,8 @@ class ICAFit:
     unmixing : (d, d) array
         ``W^-1``, the parameter that was trained.
     nll, true_nll, gap : float
-        Mean negative log-likelihood of the test samples under the model and under the true one, and the difference; NaN where the truth
-        is not known.
+        Mean negative log-likelihood of the test samples under the model and under the true one, and the difference; NaN where the
+        truth is not known.
     trace : Trace
     method : str
     settings : dict
@@ -93,8 +93,8 @@ class ICAFit:
 def ica_problem(d, *, n_train=20000, n_test=5000, df=5, rng=None):
     """Samples of a random ICA model, from the generator of the published experiment.
 
-    The true ``W^-1`` has standard normal entries and the initial one entries of variance ``1 / d``, both drawn afresh until their condition
-    number is at most `d`.
+    The true ``W^-1`` has standard normal entries and the initial one entries of variance ``1 / d``, both drawn afresh until their
+    condition number is at most `d`.
 
     Returns
     -------
@@ -136,12 +136,12 @@ def fit_ica(
     Parameters
     ----------
     data : ICAProblem or pair (x_train, x_test)
-        Samples to train on and to evaluate on, (n, d) each; an `ICAProblem` may also hold the true model, for the gap to it and for
-        "sksd-g+ex+go", and the ``W^-1`` to begin with, by default random.
+        Samples to train on and to evaluate on, (n, d) each; an `ICAProblem` may also hold the true model, for the gap to it and
+        for "sksd-g+ex+go", and the ``W^-1`` to begin with, by default random.
     method : str
         "sksd-scoring"
             Gauss-Newton with the derivatives that the model itself expects, on the d^2 slices of the sources' coordinates, from
-            decorrelated sources, on all samples at once; see `fastsksd.learning.scoring`. It ends about where maximum likelihood does.
+            decorrelated sources, on all samples at once; see `fastsksd.learning.scoring`. It ends near maximum likelihood.
         "sksd-g+ke+go", "sksd-g+ex+go"
             The paper's: active slices every `every` steps, from `slice_samples` samples and the estimated or the exact score
             difference; in between, g climbs while the model descends.
@@ -164,8 +164,8 @@ def fit_ica(
     evaluate_every : int, optional
         Steps between evaluations on the test samples; by default a twentieth of all.
     checkpoint : path, optional
-        File that every evaluation replaces by the state of the run. If it is there already the run goes on from it, and ends as it would
-        have without interruption; a file from other settings or data is refused.
+        File that every evaluation replaces by the state of the run. If it is there already the run goes on from it, and ends as
+        it would have without interruption; a file from other settings or data is refused.
     rng : None, int or numpy.random.Generator
         Source of minibatches and of what else is random.
     progress : bool
@@ -182,11 +182,12 @@ def fit_ica(
 
     Notes
     -----
-    Why the paper's methods stop short of the truth, measured at d = 80 with "sksd-g+go", where they end 38 nats above it. The V-statistic of
-    100 samples adds ``mean |s|^2 / 100`` to the loss: begun at the truth, training leaves it for a model 12 nats worse, with the step as with
-    a tenth of it. With the U-statistic and a tenth of the step it is within 0.4 after 7500 steps. The rest is conditioning: in the coordinates of
-    W^-1 15000 steps do not suffice from the random start, while sources that are merely decorrelated are 5 nats above the truth. And
-    what is left to find then, a rotation, has a hundredth of the curvature; see `fastsksd.learning.scoring`.
+    Why the paper's methods stop short of the truth, measured at d = 80 with "sksd-g+go", which ends 38 nats above it. The
+    V-statistic of 100 samples adds ``mean |s|^2 / 100`` to the loss: begun at the truth, training leaves it for a model 12 nats
+    worse, with the paper's step as with a tenth of it. The U-statistic is noisier: after 7500 such steps the model is 26 nats off,
+    but with a tenth of the step 0.4. The rest is conditioning: in the coordinates of W^-1 15000 steps do not suffice from the
+    random start, while sources that are merely decorrelated are 5 nats above the truth. And what is left to find then, a rotation,
+    has a hundredth of the curvature; see `fastsksd.learning.scoring`.
 
     "sksd-scoring" ends ``d^2 / (2 n)`` nats above the truth, divided by its efficiency: 0.59 at the median bandwidth, 0.89 at
     ``RBF(5.0)``, 1 for maximum likelihood.

@@ -1,8 +1,8 @@
-"""Stein discrepancies as training losses: called with samples and a model's scores there, they return the value and its gradient in
-the scores. No density, no normalising constant and no sample of the model is needed.
+"""Stein discrepancies as training losses: called with samples and a model's scores there, they return the value and its gradient
+in the scores. No density, no normalising constant and no sample of the model is needed.
 
-`SlicedSteinLoss` is the paper's recipe (Section "Model learning"): Algorithm 1 finds the slices afresh every so many steps, and between
-two such refreshes g climbs while the model descends. `KernelSteinLoss` is the KSD, for comparison.
+`SlicedSteinLoss` is the paper's recipe (Section "Model learning"): Algorithm 1 finds the slices afresh every so many steps, and
+between two such refreshes g climbs while the model descends. `KernelSteinLoss` is the KSD, for comparison.
 """
 
 import numpy as np
@@ -37,8 +37,9 @@ class SlicedSteinLoss:
         What climbs, one step of Adam for each call: g, both r and g, or nothing.
     kernel : {"rbf", "imq"} or kernel object
     statistic : {"u", "v"}
-        The V-statistic, the published code's, adds ``mean |s.r|^2 / n`` to the loss of a batch of n for each slice, and so trains towards
-        another model than the data's; the U-statistic does not.
+        The V-statistic, the published code's, adds ``mean |s.r|^2 / n`` to the loss of a batch of n for each slice, and so trains
+        towards another model than the data's, however small the steps. The U-statistic does not, but is noisier and asks for
+        smaller steps.
     learning_rate, betas : float, pair of float
         Of the climb.
 
@@ -104,14 +105,15 @@ class SlicedSteinLoss:
         self._begin(Slices(r, r))
 
     def __repr__(self):
-        return f"SlicedSteinLoss(d={self.d}, every={self.every}, estimator={self.estimator!r}, refine={self.refine!r}, steps={self.steps})"
+        names = ("d", "every", "estimator", "refine", "statistic", "steps")
+        return f"SlicedSteinLoss({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     @property
     def slices(self):
         return self._ascent.slices
 
     def __call__(self, x, score):
-        """Value of the loss at samples `x`, a float, and its gradient in the scores there, (n, d). The slices then take their step."""
+        """Value of the loss at samples `x`, a float, and its gradient in the scores there, (n, d). Then the slices climb a step."""
         x = check_samples(x, min_rows=2, d=self.d)
         scores = evaluate_score(check_score(score), x)
         if self.fresh is not None and self.steps % self.every == 0:
@@ -205,7 +207,7 @@ class KernelSteinLoss:
 
 
 def _ksd_value_and_grad(kernel, x, scores, h, statistic):
-    """KSD of a batch and its gradient in the scores: ``u_p = k s.s' + w (s - s').(x - x') + trace`` with ``grad k = w (x - x')``."""
+    """KSD of a batch and its gradient in the scores: ``u_p = k s.s' + w (s - s').(x - x') + trace``, ``grad' k = w (x - x')``."""
     n, d = x.shape
     x, s = (x - np.median(x, axis=0)) / h, scores * h  # in units of h
     x_squares, s_dot_x = np.einsum("id,id->i", x, x), np.einsum("id,id->i", s, x)

@@ -1,7 +1,7 @@
 """Gauss-Newton for the sliced discrepancy of an ICA model, in the coordinates of its sources.
 
-In the coordinates ``u = A x`` (``A = W^-1``) the model's score is ``psi(u)``, one source at a time, and all d^2 slices ``r = e_l, g = e_k``
-are taken. The discrepancy of a slice is the squared norm of its Stein residual, the function
+In the coordinates ``u = A x`` (``A = W^-1``) the model's score is ``psi(u)``, one source at a time, and all d^2 slices
+``r = e_l``, ``g = e_k`` are taken. The discrepancy of a slice is the squared norm of its Stein residual, the function
 
     Q_lk(t) = mean_i psi(u_il) k(u_ik, t) + [l = k] mean_i k'(u_ik, t).
 
@@ -10,13 +10,13 @@ A relative change ``A -> (I + E) A`` changes the score, and at the model, where 
     l != k:  E_kl c - kappa E_lk b        c(t) = E psi(z) k(z, t),  b(t) = E z k(z, t),  kappa = -E psi'(z)
     l  = k:  E_ll e                       e(t) = E [psi(z) + z psi'(z)] k(z, t).
 
-With these expected derivatives in place of those of a batch (as in Fisher scoring) the Gauss-Newton step falls apart into pairs of
-sources, and each pair into its symmetric part, of curvature ``|c - kappa b|^2``, and its antisymmetric part, a rotation, of curvature
-``|c + kappa b|^2``: about a hundred times less for Student-t(5) sources, which is why plain gradients hardly move it. A batch's
-own derivatives add products of two noises, d of them for each entry of E, that bury it altogether.
+With these expected derivatives in place of those of a batch (as in Fisher scoring) the Gauss-Newton step falls apart into pairs
+of sources, and each pair into its symmetric part, of curvature ``|c - kappa b|^2``, and its antisymmetric part, a rotation, of
+curvature ``|c + kappa b|^2``: about a hundred times less for Student-t(5) sources, so that plain gradients hardly move it. A batch's own
+derivatives add products of two noises, d of them for each entry of E, that bury it altogether.
 
-The inner product of Q_lk with a function of the form ``f(t) = E h(z) k(z, t)`` is ``mean_i psi(u_il) f(u_ik) + [l = k] mean_i f'(u_ik)``, so that a step
-costs two (d, n) x (n, d) products. At most `_LONGEST_STEP` of the sources' scale is moved at a time.
+The inner product of Q_lk with a function ``f(t) = E h(z) k(z, t)`` is ``mean_i psi(u_il) f(u_ik) + [l = k] mean_i f'(u_ik)``,
+so that a step costs two (d, n) x (n, d) products. No step moves the sources by more than `_LONGEST_STEP` of their size.
 """
 
 import numba
@@ -28,7 +28,7 @@ from ..kernels import RBF
 from ..models import StudentT
 
 _LONGEST_STEP = 0.3
-_REACH = 40.0  # widths within which functions are tabulated; beyond, an RBF of so wide a distance to nearly all sources is nothing
+_REACH = 40.0  # widths within which functions are tabulated; beyond, the kernel to nearly all sources is nothing
 _NODES = 50  # of a table, per width; linear interpolation is then good to 5e-5
 
 
