@@ -15,7 +15,7 @@ from ..refine import Ascent
 from ..score_difference import ESTIMATORS, score_difference
 from ..slices import Slices, check_basis, find_slices
 
-_LANCZOS_STEPS = 4  # for g, which climbs afterwards anyway
+_LANCZOS_STEPS = 6  # for g, which climbs afterwards anyway
 
 
 class SlicedSteinLoss:
