@@ -160,7 +160,7 @@ def fit_ica(
         Steps between refreshes of active slices, and samples for each.
     kernel : {"rbf", "imq"} or kernel object
     statistic : {"v", "u"}
-        The published code's is the V-statistic; see the notes.
+        The V-statistic is the default of the published script; see the notes.
     evaluate_every : int, optional
         Steps between evaluations on the test samples; by default a twentieth of all.
     checkpoint : path, optional

@@ -37,7 +37,7 @@ class SlicedSteinLoss:
         What climbs, one step of Adam for each call: g, both r and g, or nothing.
     kernel : {"rbf", "imq"} or kernel object
     statistic : {"u", "v"}
-        The V-statistic, the published code's, adds ``mean |s.r|^2 / n`` to the loss of a batch of n for each slice, and so trains
+        The V-statistic, the default of the published script, adds ``mean |s.r|^2 / n`` to the loss of a batch of n for each slice, and so trains
         towards another model than the data's, however small the steps. The U-statistic does not, but is noisier and asks for
         smaller steps.
     learning_rate, betas : float, pair of float
