@@ -184,8 +184,8 @@ def fit_ica(
     -----
     Why the paper's methods stop short of the truth, measured at d = 80 with "sksd-g+go", which ends 38 nats above it. The
     V-statistic of 100 samples adds ``mean |s|^2 / 100`` to the loss: begun at the truth, training leaves it for a model 12 nats
-    worse, with the paper's step as with a tenth of it. The U-statistic is noisier: after 7500 such steps the model is 26 nats off,
-    but with a tenth of the step 0.4. The rest is conditioning: in the coordinates of W^-1 15000 steps do not suffice from the
+    worse, with the paper's step as with a tenth of it. The U-statistic is noisier: after 7500 such steps the model is 26 nats
+    off, but with a tenth of the step 0.4. The rest is conditioning: in the coordinates of W^-1 15000 steps do not suffice from the
     random start, while sources that are merely decorrelated are 5 nats above the truth. And what is left to find then, a rotation,
     has a hundredth of the curvature; see `fastsksd.learning.scoring`.
 

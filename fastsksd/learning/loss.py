@@ -37,9 +37,9 @@ class SlicedSteinLoss:
         What climbs, one step of Adam for each call: g, both r and g, or nothing.
     kernel : {"rbf", "imq"} or kernel object
     statistic : {"u", "v"}
-        The V-statistic, the default of the published script, adds ``mean |s.r|^2 / n`` to the loss of a batch of n for each slice, and so trains
-        towards another model than the data's, however small the steps. The U-statistic does not, but is noisier and asks for
-        smaller steps.
+        The V-statistic, the default of the published script, adds ``mean |s.r|^2 / n`` to the loss of a batch of n for each slice,
+        and so trains towards another model than the data's, however small the steps. The U-statistic does not, but is noisier and
+        asks for smaller steps.
     learning_rate, betas : float, pair of float
         Of the climb.
 
@@ -113,7 +113,7 @@ class SlicedSteinLoss:
         return self._ascent.slices
 
     def __call__(self, x, score):
-        """Value of the loss at samples `x`, a float, and its gradient in the scores there, (n, d). Then the slices climb a step."""
+        """Value of the loss at samples `x`, a float, and its gradient in the scores there, (n, d). Then the slices climb."""
         x = check_samples(x, min_rows=2, d=self.d)
         scores = evaluate_score(check_score(score), x)
         if self.fresh is not None and self.steps % self.every == 0:

@@ -15,8 +15,8 @@ from .._validate import check_betas, check_integer, check_number, check_rng, che
 class LearnedSteinLoss:
     """Learned Stein discrepancy as a training loss, called like `SlicedSteinLoss`.
 
-    The critic is a network of fully connected layers with the swish activation ``z / (1 + exp(-z))``. It takes `critic_steps` steps
-    of Adam for each call.
+    The critic is a network of fully connected layers with the swish activation ``z / (1 + exp(-z))``. It takes `critic_steps`
+    steps of Adam for each call.
 
     Parameters
     ----------

@@ -12,8 +12,8 @@ A relative change ``A -> (I + E) A`` changes the score, and at the model, where 
 
 With these expected derivatives in place of those of a batch (as in Fisher scoring) the Gauss-Newton step falls apart into pairs
 of sources, and each pair into its symmetric part, of curvature ``|c - kappa b|^2``, and its antisymmetric part, a rotation, of
-curvature ``|c + kappa b|^2``: about a hundred times less for Student-t(5) sources, so that plain gradients hardly move it. A batch's own
-derivatives add products of two noises, d of them for each entry of E, that bury it altogether.
+curvature ``|c + kappa b|^2``: about a hundred times less for Student-t(5) sources, so that plain gradients hardly move it. A
+batch's own derivatives add products of two noises, d of them for each entry of E, that bury it altogether.
 
 The inner product of Q_lk with a function ``f(t) = E h(z) k(z, t)`` is ``mean_i psi(u_il) f(u_ik) + [l = k] mean_i f'(u_ik)``,
 so that a step costs two (d, n) x (n, d) products. No step moves the sources by more than `_LONGEST_STEP` of their size.
