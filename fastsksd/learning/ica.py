@@ -182,12 +182,12 @@ def fit_ica(
 
     Notes
     -----
-    Why the paper's methods stop short of the truth, measured at d = 80 with "sksd-g+go", which ends 38 nats above it. The
-    V-statistic of 100 samples adds ``mean |s|^2 / 100`` to the loss: begun at the truth, training leaves it for a model 12 nats
-    worse, with the paper's step as with a tenth of it. The U-statistic is noisier: after 7500 such steps the model is 26 nats
-    off, but with a tenth of the step 0.4. The rest is conditioning: in the coordinates of W^-1 15000 steps do not suffice from the
-    random start, while sources that are merely decorrelated are 5 nats above the truth. And what is left to find then, a rotation,
-    has a hundredth of the curvature; see `fastsksd.learning.scoring`.
+    Why the paper's methods stop short of the truth, 70 nats at d = 150 in the paper and here. The V-statistic of 100 samples adds
+    ``mean |s|^2 / 100`` to the loss: begun at the truth, "sksd-g+go" leaves it for a model 61 nats worse at d = 150, 12 at d = 80,
+    there with a tenth of the step too. The U-statistic is noisier: at d = 80 it is 26 nats off after 7500 steps, but 0.4 with a
+    tenth of the step. The rest is conditioning: in the coordinates of W^-1 15000 steps hardly suffice from the random start, while
+    sources that are merely decorrelated are 5 nats above the truth (10 at d = 150). And what is left to find then, a rotation, has
+    a hundredth of the curvature; see `fastsksd.learning.scoring`.
 
     "sksd-scoring" ends ``d^2 / (2 n)`` nats above the truth, divided by its efficiency: 0.59 at the median bandwidth, 0.89 at
     ``RBF(5.0)``, 1 for maximum likelihood.
