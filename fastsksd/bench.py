@@ -13,7 +13,9 @@ from .discrepancy import sksd
 from .engines import ENGINES, expected_cost, load
 from .gof import gof_test
 from .kernels import IMQ, RBF, median_distances
+from .learning import fit_ica, ica_problem
 from .models import GaussBernRBM
+from .refine import refine_slices
 from .slices import Slices, active_slices, random_slices
 
 # Samples, slices and replicates that engines are compared at, many of them near where the better one changes.
@@ -121,6 +123,8 @@ def run_bench(repeat=7):
             trial,
             lambda: numpy_trial(training, x, 1000, np.random.default_rng(0)),
         ),
+        ("refinement of 100 slices, d = 100: 100 steps of 50 samples", _refinement(training, slices), None),
+        ("ICA, D = 150: 10 steps of 100 samples (SKSD-g+GO)", _training(rng), None),
         ("default test: a family of 51 members, n = 1000, d = 100", lambda: gof_test(whole, lambda x: -x, rng=0), None),
         ("n = 20000, 3 slices, 1000 replicates, pair by pair", _large_test(rng, 20000, engine="direct"), None),
         ("the same in linear time", _large_test(rng, 20000, engine="fourier"), None),
@@ -218,6 +222,15 @@ def _large_test(rng, n, **options):
     x = rng.standard_normal((n, 3))
     slices = Slices(np.eye(3), np.eye(3))
     return lambda: gof_test(x, lambda x: -x, slices=slices, rng=0, **options)
+
+
+def _refinement(x, slices):
+    return lambda: refine_slices(x, -x, slices, epochs=25, batch_size=50, rng=0)
+
+
+def _training(rng):
+    problem = ica_problem(150, n_train=1000, n_test=10, rng=rng)
+    return lambda: fit_ica(problem, method="sksd-g+go", steps=10, evaluate_every=10, rng=0)
 
 
 def _numpy_gibbs(rbm, chains, steps):
