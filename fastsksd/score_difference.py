@@ -352,6 +352,9 @@ class _KernelOperators:
 
     def _times_kernel(self, rows, square=False):
         """``rows @ K`` (K is symmetric), or with the entries of K squared."""
+        if self.x.shape[0] <= _BLOCK:
+            ((_, k, k2),) = self.blocks()
+            return product(rows, k2 if square else k)
         out = np.empty((rows.shape[0], self.x.shape[0]))
         for block, k, k2 in self.blocks():
             out[:, block] = product(rows, k2 if square else k)
@@ -406,23 +409,71 @@ class _SmoothedSensitivity(_KernelOperators):
 
     def __call__(self, u):
         alpha = product(u, self.x)
-        along = np.einsum("md,md->m", self.r, u)[:, None]
-        v_alpha = self.v * alpha
-        z = self._times_kernel(v_alpha) + self.eta * product(u, self.shift) - alpha * self.drift + self.weight * along
-        out = product(self.v * self._times_kernel(z) - self.drift * z, self.x_rows)
-        out += product(self.eta * z, self.shift_rows)
+        along = np.einsum("md,md->m", self.r, u)
+        both = _both_products(self.eta, self.v, alpha)  # eta alpha, then v alpha
+        m = alpha.shape[0]
+        z = self._times_kernel(both[m:])
+        spread = product(u, self.shift)
+        _finish_gradients(z, self.eta, spread, alpha, self.drift, self.weight, along)
+        back = self._times_kernel(z)
+        _finish_adjoint(back, self.v, self.drift, z, self.eta, spread)
+        out = product(back, self.x_rows)
+        out += product(spread, self.shift_rows)
         out += np.einsum("mn,n->m", z, self.weight)[:, None] * self.r
         if self.debias:
-            out -= self._self_terms(u, alpha, v_alpha, along)
+            out -= self._self_terms(u, alpha, both, along)
         return self.scale * out
 
-    def _self_terms(self, u, alpha, v_alpha, along):
+    def _self_terms(self, u, alpha, both, along):
         """``sum_ij b_ij (b_ij.u)``."""
-        smoothed_eta, smoothed_v = np.split(self._times_kernel(np.concatenate([self.eta * alpha, v_alpha]), square=True), 2)
-        mixed = self.v * smoothed_eta + self.eta * smoothed_v
-        out = product(self.diagonal * alpha - self.squares * product(u, self.shift2) - 2.0 * mixed, self.x_rows)
-        out -= product(self.squares * alpha, self.shift2_rows)
-        return out + self.linear * along + np.einsum("md,md->m", self.linear, u)[:, None] * self.r
+        smoothed = self._times_kernel(both, square=True)
+        spread = product(u, self.shift2)
+        _finish_self_terms(spread, self.diagonal, self.squares, alpha, self.v, self.eta, smoothed)
+        out = product(spread, self.x_rows)
+        out -= product(alpha, self.shift2_rows)
+        return out + self.linear * along[:, None] + np.einsum("md,md->m", self.linear, u)[:, None] * self.r
+
+
+# Sums and products of (m, n) arrays in one pass and in place: fresh arrays of that size cost more than the arithmetic.
+
+
+@compiled
+def _both_products(a, b, c):
+    m, n = c.shape
+    out = np.empty((2 * m, n))
+    for q in range(m):
+        for i in range(n):
+            out[q, i] = a[q, i] * c[q, i]
+            out[m + q, i] = b[q, i] * c[q, i]
+    return out
+
+
+@compiled
+def _finish_gradients(z, eta, spread, alpha, drift, weight, along):
+    """``z += eta spread - alpha drift + weight along``."""
+    for q in range(z.shape[0]):
+        for i in range(z.shape[1]):
+            z[q, i] += eta[q, i] * spread[q, i] - alpha[q, i] * drift[q, i] + weight[i] * along[q]
+
+
+@compiled
+def _finish_adjoint(back, v, drift, z, eta, spread):
+    """``back = v back - drift z`` and ``spread = eta z``."""
+    for q in range(z.shape[0]):
+        for i in range(z.shape[1]):
+            back[q, i] = v[q, i] * back[q, i] - drift[q, i] * z[q, i]
+            spread[q, i] = eta[q, i] * z[q, i]
+
+
+@compiled
+def _finish_self_terms(spread, diagonal, squares, alpha, v, eta, smoothed):
+    """``spread = diagonal alpha - squares spread - 2 (v K2 eta alpha + eta K2 v alpha)`` and ``alpha = squares alpha``."""
+    m = alpha.shape[0]
+    for q in range(m):
+        for i in range(alpha.shape[1]):
+            mixed = v[q, i] * smoothed[q, i] + eta[q, i] * smoothed[m + q, i]
+            spread[q, i] = diagonal[q, i] * alpha[q, i] - squares[q, i] * spread[q, i] - 2.0 * mixed
+            alpha[q, i] *= squares[q, i]
 
 
 class _KernelizedSensitivity(_KernelOperators):
