@@ -4,6 +4,7 @@ import os
 import threading
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 
 _AHEAD = 3  # tasks handed out per process: an interrupt has little to wait for, and an endless list of tasks does no harm
@@ -31,7 +32,8 @@ def finished(function, tasks, jobs):
             try:
                 while len(running) < _AHEAD * jobs and (task := again.pop() if again else next(queue, None)) is not None:
                     again.append(task)  # not lost when the pool breaks before it has it
-                    running[pool.submit(function, task)] = again.pop()
+                    with _one_blas_thread():  # the pool starts its processes here
+                        running[pool.submit(function, task)] = again.pop()
                 if not running:
                     return
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -50,6 +52,18 @@ def finished(function, tasks, jobs):
                 pool = _new_pool(jobs)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _one_blas_thread():
+    """Processes started here have BLAS on one thread: the library reads these variables once, when it is loaded."""
+    added = [name for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS") if name not in os.environ]
+    os.environ.update(dict.fromkeys(added, "1"))
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
 
 
 def _new_pool(jobs):

@@ -264,3 +264,9 @@ def test_progress_counts_without_a_total():
 def test_processes_that_keep_dying_are_reported():
     with pytest.raises(pool.ProcessesDied, match="died 4 times"):
         list(pool.finished(os._exit, [1], 2))
+
+
+def test_processes_leave_blas_one_thread(monkeypatch):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert list(pool.finished(os.getenv, ["OPENBLAS_NUM_THREADS"], 2)) == [("OPENBLAS_NUM_THREADS", "1")]
+    assert "OPENBLAS_NUM_THREADS" not in os.environ
