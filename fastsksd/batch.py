@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import cluster, journal
-from ._validate import check_choice, check_integer, check_number, check_rng, evaluate_score, score_is_array
+from ._validate import check_choice, check_integer, check_number, check_rng, check_samples, evaluate_score, score_is_array
 from .aggregate import Member
 from .gof import GofResult, gof_test
 from .pool import ProcessesDied, finished
@@ -28,7 +28,7 @@ from .slices import Slices
 
 OPTIONS = tuple(name for name in inspect.signature(gof_test).parameters if name not in ("x", "score", "rng"))
 _SHOWN = 20  # lines of a printed result
-_PROBED = 3  # samples at which a score function is evaluated to recognise it
+_DEATH = "its process died twice, for want of memory or by a fault in `score`"
 
 
 class BatchError(RuntimeError):
@@ -111,7 +111,12 @@ class BatchResult:
 
     def __getitem__(self, index):
         """The result of a problem, by number or by name; those of several, by a slice."""
-        return self.results[self.names.index(index) if isinstance(index, str) else index]
+        if isinstance(index, str):
+            found = [number for number, name in enumerate(self.names) if name == index]
+            if len(found) != 1:
+                raise KeyError(f"{len(found) or 'no'} problems are named {index!r}")
+            index = found[0]
+        return self.results[index]
 
     def _title(self):
         rejected, failed = np.count_nonzero(self.reject()), len(self.errors)
@@ -192,8 +197,10 @@ def gof_batch(
         if n_jobs is not None:
             raise ValueError("`n_jobs` and `client` both say where tests run; give one of them.")
         cluster.check_client(client)
-    if not hasattr(problems, "__iter__") or isinstance(problems, (str, bytes, Mapping)):
+    if not hasattr(problems, "__iter__") or isinstance(problems, (str, bytes, Mapping, np.ndarray)):
         raise TypeError(f"`problems` must be an iterable of pairs (x, score) or of mappings, not {type(problems).__name__}.")
+    if isinstance(problems, tuple) and len(problems) == 2 and isinstance(problems[0], np.ndarray):
+        raise TypeError("`problems` is one pair (x, score); give a list of them: [(x, score)].")
     seeds = check_rng(rng).bit_generator.seed_seq
     total = len(problems) if isinstance(problems, Sized) else None
     saved = None
@@ -211,7 +218,7 @@ def gof_batch(
                 problem = _as_problem(index, problem, options, seed)
                 ledger.names[index] = problem.name
                 if saved is not None:
-                    problem = problem._replace(digest=_digest(problem))
+                    problem = _digested(problem)
                 task = _Parcel(index, problem.digest, _packed(problem)) if jobs > 1 else problem
             except Exception as error:
                 ledger.enter(index, None, _message(error))
@@ -224,20 +231,15 @@ def gof_batch(
     if client is not None:
         outcomes = cluster.finished(client, _run, waiting(), failed=lambda error: (None, _message(error)))
     else:
-        outcomes = finished(_run_parcel if jobs > 1 else _run, waiting(), jobs)
+        outcomes = finished(_run_parcel if jobs > 1 else _run, waiting(), jobs, died=lambda: (None, _DEATH))
     try:
         for task, (result, error) in outcomes:
             if saved is not None and error is None:
                 saved.keep(task, result)
             ledger.enter(task.index, result, error)
-    except (ProcessesDied, cluster.ClientLost) as error:
+    except (ProcessesDied, cluster.ClientLost, _NotSaved) as error:
         result = ledger.outcome()
         raise BatchError(f"{error}; {_count(result)} tests were done.", result) from error
-    except OSError as error:
-        if saved is None or error.filename not in (None, str(saved.path)):
-            raise
-        result = ledger.outcome()
-        raise BatchError(f"could not write {saved.path}: {error}; {_count(result)} tests were done.", result) from error
     finally:
         outcomes.close()
         if saved is not None:
@@ -315,16 +317,21 @@ def _as_problem(index, problem, options, seed):
 
 def _packed(problem):
     if not score_is_array(problem.score) and not _travels(problem.score):
-        if problem.options.get("estimator", "ke") not in ("ke", "ksd") or np.ndim(problem.options.get("train")) > 0:
+        if not _values_are_enough(problem):
             raise TypeError(
                 "`score` can't be sent to another process; define it in a module that can be imported, pass its values at `x`, or leave "
                 "`n_jobs` out."
             )
-        problem = problem._replace(score=evaluate_score(problem.score, np.asarray(problem.x)))
+        problem = problem._replace(score=evaluate_score(problem.score, check_samples(problem.x)))
     try:
         return pickle.dumps(problem)
     except Exception as error:
         raise TypeError(f"the problem can't be sent to another process: {_message(error)}") from error
+
+
+def _values_are_enough(problem):
+    """Whether the test looks at the score nowhere but at the samples."""
+    return problem.options.get("estimator", "ke") in ("ke", "ksd") and np.ndim(problem.options.get("train")) == 0
 
 
 def _travels(function):
@@ -356,6 +363,10 @@ def _message(error):
     return f"{type(error).__name__}: {error}"
 
 
+class _NotSaved(Exception):
+    """A result that could not be written to the checkpoint."""
+
+
 class _Checkpoint:
     """The journal of a batch: seeds first, then a line for each result, with a digest of what was tested."""
 
@@ -363,8 +374,7 @@ class _Checkpoint:
         self.path = Path(path)
         self.seeds = seeds
         state = {name: value if np.ndim(value) == 0 else list(map(int, value)) for name, value in seeds.state.items()}
-        if not self.path.exists():
-            journal.create(self.path, {"gof_batch": 1, "seeds": state})
+        journal.begin(self.path, {"gof_batch": 1, "seeds": state})
         try:
             header, records, whole = journal.read(self.path, _from_record)
         except journal.Unreadable as error:
@@ -394,7 +404,10 @@ class _Checkpoint:
         return _from_record(record)
 
     def keep(self, task, result):
-        journal.append(self.file, {"index": task.index, "digest": task.digest, "result": _plain(result)})
+        try:
+            journal.append(self.file, {"index": task.index, "digest": task.digest, "result": _plain(result)})
+        except OSError as error:
+            raise _NotSaved(f"could not write {self.path}: {error}") from error
 
     def close(self):
         self.file.close()
@@ -432,14 +445,16 @@ def _array(value):
     return value
 
 
-def _digest(problem):
-    """What tells problems apart: samples, options, and scores, of a function its values at the first samples."""
-    score = problem.score
-    if not score_is_array(score):
-        score = evaluate_score(score, np.asarray(problem.x, dtype=float)[:_PROBED])
+def _digested(problem):
+    """The problem with a digest of what tells it apart: samples, options, and scores, of a function its values at the samples."""
+    x = check_samples(problem.x)
+    scores = evaluate_score(problem.score, x)
+    options = dict(problem.options)
+    if options.get("score_q") is not None:
+        options["score_q"] = evaluate_score(options["score_q"], x, "score_q")
     digest = hashlib.sha256()
-    _feed(digest, (np.asarray(problem.x), np.asarray(score), problem.options))
-    return digest.hexdigest()
+    _feed(digest, (x, scores, options))
+    return problem._replace(digest=digest.hexdigest(), score=scores if _values_are_enough(problem) else problem.score)
 
 
 def _feed(digest, value):

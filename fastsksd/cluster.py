@@ -63,8 +63,11 @@ def finished(client, function, tasks, failed):
     try:
         hand_out()
         for future in done:
-            if future.status in ("cancelled", "lost"):
+            if future.status == "cancelled":
                 raise ClientLost("the Dask client has lost its scheduler, or tasks were cancelled")
+            if future.status == "lost":  # its worker died before the result was fetched; it is computed again
+                done.add(future)
+                continue
             error = future.exception()
             result = future.result() if error is None else failed(error)
             yield running.pop(future), result

@@ -25,7 +25,12 @@ class Estimate(NamedTuple):
 def project(x, scores, slices, kernel):
     """Samples along g and scores along r, (m, n) each, ``r.g`` and the bandwidths, (m,) each: what an engine is loaded with."""
     y = product(slices.g, x)
-    return y, product(slices.r, scores), np.einsum("md,md->m", slices.r, slices.g), kernel.bandwidths(y, x.std(axis=0).max())
+    return y, product(slices.r, scores), np.einsum("md,md->m", slices.r, slices.g), kernel.bandwidths(y, spread(x, slices.g))
+
+
+def spread(x, g):
+    """How much samples may vary along each row of `g`, whatever the units of the columns."""
+    return np.einsum("md,d->m", np.abs(g), x.std(axis=0))
 
 
 def sksd(x, score, slices, *, kernel="rbf", statistic="u", per_slice=False, engine="auto", tol=TOLERANCE):

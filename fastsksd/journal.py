@@ -34,15 +34,27 @@ def mend(path, whole):
         os.truncate(path, whole)
 
 
-def create(path, header):
-    """A journal without records, in a folder that is made when it is not there."""
+def begin(path, header):
+    """A journal without records, in a folder that is made when it is not there; one that has begun already stays as it is.
+
+    A kill may have left an empty file, or a part of the header.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("x") as file:
+    line = _line(header).encode()
+    if path.exists():
+        with path.open("rb") as file:
+            if not line.startswith(file.read(len(line) + 1)):
+                return
+    with path.open("w") as file:
         append(file, header)
 
 
 def append(file, record):
     """Write a record and wait until it is on disk."""
-    file.write(json.dumps(record) + "\n")
+    file.write(_line(record))
     file.flush()
     os.fsync(file.fileno())
+
+
+def _line(record):
+    return json.dumps(record) + "\n"

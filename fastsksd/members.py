@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ._linalg import product
-from .discrepancy import check_statistic, ksd_pairs, project
+from .discrepancy import check_statistic, ksd_pairs, project, spread
 from .engines.pairs import statistic as pair_statistic
 from .kernels import FlatProjection, median_distances
 from .nulls import limit_law, log_tail_of_weighted_chi_square, resampling_pvalue, resampling_scale
@@ -128,9 +128,9 @@ def _project(x, scores, everything, slices, kernel):
     try:
         return project(x, scores, slices, kernel)
     except FlatProjection:
-        scale = 1e-13 * everything.std(axis=0).max()
-        h, spread = median_distances(product(slices.g, x)), product(slices.g, everything).std(axis=1)
-        h = np.where(h > scale, h, spread)
+        scale = 1e-13 * spread(everything, slices.g)
+        h, deviation = median_distances(product(slices.g, x)), product(slices.g, everything).std(axis=1)
+        h = np.where(h > scale, h, deviation)
         if x.shape[0] == everything.shape[0] or np.any(h <= scale):
             raise
         return project(x, scores, slices, type(kernel)(h))

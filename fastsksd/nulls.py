@@ -125,7 +125,7 @@ def log_tail_of_weighted_chi_square(weights, x):
     Above the mean, 0, it is an integral, see `_log_upper_tail`; below, one minus that of the other tail.
     """
     c = np.asarray(weights, dtype=float)
-    c = c[np.abs(c) > 1e-14 * np.abs(c).max(initial=0.0)]
+    c = c[np.abs(c) > 1e-11 * np.abs(c).max(initial=0.0)]  # what round-off leaves of zero would be the only weights of its sign
     if c.size == 0:
         return 0.0 if x <= 0 else -np.inf
     unit = np.abs(c).max()

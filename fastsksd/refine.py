@@ -286,7 +286,7 @@ def _climb_along(settings, state, x, scores, order, ends, q, by_s, values):
         _project(x, rows, g, y)
         _project(scores, rows, r, s)
         h = state.bandwidths[q] if state.bandwidths[q] > 0.0 else median_gap(y[:n])
-        if h <= settings.floor:
+        if state.bandwidths[q] == 0.0 and h <= settings.floor:
             values[b] = 0.0
             for i in range(n):
                 by_s[i] = 0.0
@@ -309,9 +309,10 @@ def _climb_along(settings, state, x, scores, order, ends, q, by_s, values):
             return
         values[b] = value
         state.steps[q] += 1
-        _adam(settings, state.g[q], g, slope_g, state.moments[1, :, q], state.steps[q])
+        # The statistic is in units of 1 / h^2, and so is what guards Adam's division.
+        _adam(settings, state.g[q], g, slope_g, state.moments[1, :, q], state.steps[q], _EPSILON / (h * h))
         if settings.both:
-            _adam(settings, state.r[q], r, slope_r, state.moments[0, :, q], state.steps[q])
+            _adam(settings, state.r[q], r, slope_r, state.moments[0, :, q], state.steps[q], _EPSILON / (h * h))
 
 
 @compiled
@@ -377,7 +378,7 @@ def _add_4(x0, x1, x2, x3, weights, out):
 
 
 @compiled
-def _adam(settings, vector, direction, slope, moments, step):
+def _adam(settings, vector, direction, slope, moments, step, epsilon):
     """One step up the slope in the direction of `vector`: projected on the sphere's tangent, and divided by the vector's length."""
     prefer_wide_vectors()
     along = square = 0.0
@@ -394,7 +395,7 @@ def _adam(settings, vector, direction, slope, moments, step):
         climb = (slope[k] - along * direction[k]) / length
         first[k] = beta1 * first[k] + (1.0 - beta1) * climb
         second[k] = beta2 * second[k] + (1.0 - beta2) * climb * climb
-        vector[k] += rate * first[k] / (math.sqrt(scale * second[k]) + _EPSILON)
+        vector[k] += rate * first[k] / (math.sqrt(scale * second[k]) + epsilon)
         square += vector[k] * vector[k]
     if settings.unit:
         for k in range(slope.size):

@@ -30,7 +30,7 @@ from ._validate import (
     frozen,
     score_is_array,
 )
-from .discrepancy import check_statistic
+from .discrepancy import check_statistic, spread
 from .engines.fourier import TOLERANCE, check_tolerance, feature_block
 from .gof import GofResult, gof_test
 from .kernels import as_kernel, kernel_derivatives
@@ -43,6 +43,7 @@ from .slices import active_slices, as_slices, check_basis
 _BLOCK = 8192  # samples whose features are made at a time
 _WIDTHS = 2.0, 9.0  # of cells, in bandwidths: light tails fit into one, heavy ones into many that are cheap
 _MARGINS = {0: 3.0, 1: 1.25}  # of a series beyond its stretch, by kernel: those that need the fewest terms
+_MOST_FEATURES = 5000  # rows of a matrix whose eigenvalues are taken, which is minutes of work
 _WIDTH_STEP = 1.05  # widths of cells lie on a geometric grid, so that slices of like range share a series
 
 LEARNING = 5000  # rows at the front of a stream that range and bandwidths are learnt from
@@ -51,7 +52,10 @@ _READ_BYTES = 2**25  # of an array that is read in blocks of rows
 
 
 class Accumulator:
-    """Sums over samples that arrive in chunks, for a test along fixed slices in constant memory.
+    """Sums over samples that arrive in chunks, for a test along fixed slices in memory that does not grow with their number.
+
+    It grows with the number of cells that samples reach, which for light tails is one for each slice. Very heavy tails (a Cauchy
+    law) reach ever new ones; then `add` goes on, but `result` refuses a law that would take too long.
 
     Parameters
     ----------
@@ -83,7 +87,7 @@ class Accumulator:
         self.kernel = as_kernel(kernel)
         self.tol = check_tolerance(tol)
         y = product(self.slices.g, first)
-        h = frozen(self.kernel.bandwidths(y, first.std(axis=0).max()))
+        h = frozen(self.kernel.bandwidths(y, spread(first, self.slices.g)))
         middle = np.median(y, axis=1)
         spans = np.clip(2.3 * np.quantile(np.abs(y - middle[:, None]), 0.999, axis=1) / h, *_WIDTHS)
         widths = [_WIDTH_STEP ** math.ceil(math.log(span, _WIDTH_STEP)) for span in spans]
@@ -193,19 +197,25 @@ class Accumulator:
     def spectrum(self):
         """Eigenvalues of the centred Stein matrix over n."""
         keys = sorted(self._sums)
-        sizes = [self._sums[key].size for key in keys]
-        ends = np.cumsum([0, *sizes])
+        # A cell of few samples has features in few directions: only those are kept.
+        basis = {key: _range(self._moments[key, key]) for key in keys}
+        ends = np.cumsum([0, *(basis[key].shape[1] for key in keys)])
+        if ends[-1] > _MOST_FEATURES:
+            raise ValueError(
+                f"the limit law would take the eigenvalues of a matrix of {ends[-1]} rows: the samples lie in {len(keys)} cells, as their tails "
+                "are heavy. Take a kernel of larger `bandwidth`, or gof_test with null='wild'. The statistic itself is in `statistics`."
+            )
         place = {key: slice(ends[k], ends[k + 1]) for k, key in enumerate(keys)}
-        second, mean = np.zeros((ends[-1], ends[-1])), np.concatenate([self._sums[key] for key in keys]) / self.n
+        second, coupling = np.zeros((2, ends[-1], ends[-1]))
+        mean = np.concatenate([basis[key].T @ self._sums[key] for key in keys]) / self.n
         for (a, b), value in self._moments.items():
-            second[place[a], place[b]] = value
-            second[place[b], place[a]] = value.T
-        coupling = np.zeros_like(second)
+            second[place[a], place[b]] = basis[a].T @ value @ basis[b]
+            second[place[b], place[a]] = second[place[a], place[b]].T
         for q, cell in keys:
             for p, other in keys:
                 if p == q:
-                    columns = self._grid.couple(q, cell - other, np.eye(place[p, other].stop - place[p, other].start))
-                    coupling[place[q, cell], place[p, other]] = columns
+                    columns = self._grid.couple(q, cell - other, basis[p, other])
+                    coupling[place[q, cell], place[p, other]] = basis[q, cell].T @ columns
         return eigenvalues_of_product(second / self.n - np.outer(mean, mean), coupling)
 
     def result(self, *, n_resamples=1000, rng=None):
@@ -218,7 +228,7 @@ class Accumulator:
         seconds = time.perf_counter() - start
         return GofResult(
             statistic=float(statistics.sum()), pvalue=pvalue,
-            null_distribution=weighted_chi_square_draws(law, n_resamples, np.random.default_rng(rng)), slices=self.slices,
+            null_distribution=weighted_chi_square_draws(law, n_resamples, check_rng(rng)), slices=self.slices,
             slice_statistics=statistics, bandwidths=self._grid.h, n_test=self.n, n_train=0, null="spectral", engine="fourier",
             kernel=self.kernel.name, method="sksd", timings={"statistic": seconds, "total": seconds},
         )  # fmt: skip
@@ -490,6 +500,12 @@ def gof_test_elsewhere(**arguments):
     return gof_stream(arguments.pop("x"), **arguments)
 
 
+def _range(moments):
+    """An orthonormal basis of the directions that second moments are not zero in."""
+    values, vectors = np.linalg.eigh(moments)
+    return vectors[:, values > 1e-15 * values.size * values[-1]]
+
+
 def _accumulate(table, key, value):
     table[key] = table[key] + value if key in table else np.array(value)
 
@@ -540,7 +556,7 @@ def _frequencies(code, width, tol):
         if all(_fit(code, width, distance, tol, count, period) is not None for distance in (0, 1, 2)):
             return count, 2.0 * math.pi / period
         top *= 1.05
-    raise ArithmeticError(f"no series of the kernel to {tol:g} on cells of {width:g} bandwidths in double precision.")
+    raise ValueError(f"`tol`={tol:g} is too small for a series of the kernel in double precision; raise it.")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -549,7 +565,7 @@ def _coupling(code, width, distance, tol):
     count, base = _frequencies(code, width, tol)
     fitted = _fit(code, width, distance, tol, count, 2.0 * math.pi / base)
     if fitted is None:
-        raise ArithmeticError(f"no series of the kernel to {tol:g} for cells {distance} apart.")
+        raise ValueError(f"`tol`={tol:g} is too small for a series of the kernel {distance} cells apart; raise it.")
     return fitted
 
 

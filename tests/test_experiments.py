@@ -119,7 +119,6 @@ def test_files_that_are_no_results_are_left_alone(tiny, tmp_path):
     lines = good.splitlines(keepends=True)
     cases = {
         "notes": "my notes\n",
-        "nothing": "",
         "header": "x" + good,
         "inner line": "".join([*lines[:3], "x" + lines[3], *lines[4:]]),
         "other line": "".join([*lines[:3], '{"foo": 1}\n', *lines[4:]]),

@@ -151,3 +151,10 @@ def test_spectral_needs_room_for_a_matrix(monkeypatch):
         fs.gof_test(x, -x, null="spectral", method="ksd")
     with pytest.raises(ValueError, match=r"`lag` is for null='wild'"):
         fs.gof_test(x, -x, null="spectral", lag=5)
+
+
+def test_round_off_among_the_weights_changes_nothing():
+    weights = np.array([1.0, 0.5, 0.1])
+    for x in (-0.5, 0.5, 3.0):
+        exact = log_tail_of_weighted_chi_square(weights, x)
+        assert log_tail_of_weighted_chi_square(np.r_[weights, -2e-14, 3e-15], x) == pytest.approx(exact, rel=1e-9)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastsksd as fs
-from fastsksd.kernels import median_distances, median_gap
+from fastsksd.kernels import as_kernel, median_distances, median_gap
 from fastsksd.refine import Ascent
 
 X = np.random.default_rng(0).standard_normal((60, 4)) * [0.5, 1, 1, 1]
@@ -27,12 +27,15 @@ def adam_by_hand(x, scores, slices, order, batches, *, kernel, statistic, update
         units = {name: vectors[name] / norms[name] for name in vectors}
         value, gradients = fs.sksd_value_and_grad(x[rows], scores[rows], (units["r"], units["g"]), kernel=kernel, statistic=statistic)
         values.append(value)
+        given = as_kernel(kernel).bandwidth
+        h = median_distances(units["g"] @ x[rows].T) if isinstance(given, str) else given
         for name in update:
             u, slope = units[name], gradients[name]
             slope = (slope - np.sum(slope * u, axis=1, keepdims=True) * u) / norms[name]
             first[name] = betas[0] * first[name] + (1 - betas[0]) * slope
             second[name] = betas[1] * second[name] + (1 - betas[1]) * slope**2
-            climb = first[name] / (1 - betas[0] ** step) / (np.sqrt(second[name] / (1 - betas[1] ** step)) + 1e-8)
+            climb = first[name] / (1 - betas[0] ** step)
+            climb = climb / (np.sqrt(second[name] / (1 - betas[1] ** step)) + 1e-8 / h[:, None] ** 2)
             vectors[name] = vectors[name] + rate * climb
             if unit:
                 vectors[name] /= np.linalg.norm(vectors[name], axis=1, keepdims=True)
@@ -293,3 +296,13 @@ def test_median_gap_of_what_is_not_finite_is_nan():
             y = np.arange(float(n))
             y[2] = bad
             assert np.isnan(median_gap(y))
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_units_do_not_matter(unit):
+    x = np.random.default_rng(0).standard_normal((200, 3)) * [0.5, 1, 1]
+    start = fs.Slices(np.eye(3)[:1], fs.random_slices(3, 1, rng=0).g)
+    options = dict(epochs=20, learning_rate=0.01, rng=0)
+    plain = fs.refine_slices(x, -x, start, **options)
+    other = fs.refine_slices(unit * x, -x / unit, start, **options)
+    np.testing.assert_allclose(other.g, plain.g, rtol=1e-6)

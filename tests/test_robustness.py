@@ -161,3 +161,11 @@ def test_misuse_is_explained(case):
 def test_masked_arrays_are_refused():
     with pytest.raises(TypeError, match="`x` is a masked array"):
         fs.sksd(np.ma.masked_less(X, -1), -X, SLICES)
+
+
+def test_columns_of_very_different_units():
+    x = np.random.default_rng(0).standard_normal((200, 2))
+    scale = np.array([1.0, 1e14])
+    options = dict(slices=fs.Slices(np.eye(2)[:1], np.eye(2)[:1]), n_resamples=99, rng=0)
+    plain, other = fs.gof_test(x, -x, **options), fs.gof_test(x * scale, lambda x: -x / scale**2, **options)
+    assert other.pvalue == plain.pvalue

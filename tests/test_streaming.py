@@ -275,3 +275,22 @@ def test_bad_input_is_explained():
         fs.Accumulator(SLICES, x, tol=0.0)
     with pytest.raises(ValueError, match="`slices` are directions in 4"):
         fs.Accumulator(fs.random_slices(4, 1), x)
+
+
+def test_cells_of_few_samples_take_few_rows():
+    x = np.random.default_rng(0).standard_cauchy((400, 2))
+    slices = fs.Slices(np.eye(2), np.eye(2))
+    total = fs.Accumulator(slices, x, kernel=fs.RBF(1.0)).add(x, lambda x: -2 * x / (1 + x * x))
+    spectrum = total.spectrum()
+    assert spectrum.size < 0.5 * sum(sums.size for sums in total._sums.values())
+    exact = fs.gof_test(x, lambda x: -2 * x / (1 + x * x), slices=slices, kernel=fs.RBF(1.0), engine="direct", null="spectral", rng=0)
+    np.testing.assert_allclose(total.result().pvalue, exact.pvalue, rtol=1e-6)
+
+
+def test_a_law_of_too_many_cells_is_refused(monkeypatch):
+    monkeypatch.setattr(streaming, "_MOST_FEATURES", 40)
+    x = np.random.default_rng(0).standard_cauchy((400, 1))
+    total = fs.Accumulator(fs.Slices(np.eye(1), np.eye(1)), x).add(x, -x)
+    with pytest.raises(ValueError, match="tails are heavy"):
+        total.result()
+    assert np.isfinite(total.statistics).all()

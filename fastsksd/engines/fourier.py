@@ -275,7 +275,7 @@ def _rounded(span):
 
 def _cut(tol):
     # Derivatives multiply what is cut off by up to z^2.
-    return math.sqrt(2.0 * math.log(100.0 / tol))
+    return math.sqrt(2.0 * math.log(300.0 / tol))
 
 
 def _series(code, span, tol):

@@ -47,8 +47,8 @@ class PairTerms:
         """Eigenvalues of the centred matrix of all ``mu_ij``, over n."""
         if self.n > MOST_STORED:
             raise ValueError(
-                f"`null`='spectral' needs a matrix of {self.n} x {self.n} numbers here; use engine='fourier' with few slices, or "
-                "null='wild'."
+                f"`null`='spectral' needs a matrix of {self.n} x {self.n} numbers here: there are many slices, `engine` is 'direct', or samples lie "
+                "thousands of bandwidths out. Use engine='fourier' with few slices, a kernel of larger `bandwidth`, or null='wild'."
             )
         matrix = self.matrix()
         matrix[np.diag_indices(self.n)] = self.own_terms()

@@ -101,9 +101,7 @@ def task_rng(name, task):
 
 def _open_results(path, header, resume):
     """Results that are there already, by task; a last line that a kill tore apart is taken off."""
-    if not path.exists():
-        journal.create(path, header)
-        return {}
+    journal.begin(path, header)
     try:
         there, lines, whole = journal.read(path, lambda line: (line["task"], line["rows"][0]["p"]))
     except journal.Unreadable as error:

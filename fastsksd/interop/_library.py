@@ -5,6 +5,7 @@ from importlib import import_module
 import numpy as np
 
 from .._validate import check_integer
+from ..slices import Slices
 
 
 def library(name):
@@ -13,6 +14,15 @@ def library(name):
         return import_module(name)
     except ImportError as error:
         raise ImportError(f"fastsksd.interop.{name} needs {name}; install it with: pip install 'fastsksd[{name}]'") from error
+
+
+def directions(slices):
+    """r and g of `Slices` or of a pair of arrays or tensors, which stay what they are."""
+    if isinstance(slices, Slices):
+        return slices.r, slices.g
+    if not (isinstance(slices, (tuple, list)) and len(slices) == 2):
+        raise TypeError(f"`slices` must be a Slices object or a pair (r, g); got {type(slices).__name__}.")
+    return slices
 
 
 def check_batch_size(batch_size):

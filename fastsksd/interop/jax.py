@@ -7,8 +7,7 @@ import numpy as np
 from .._validate import check_choice
 from ..discrepancy import sksd, sksd_value_and_grad
 from ..kernels import as_kernel
-from ..slices import Slices
-from ._library import check_batch_size, in_batches, library
+from ._library import check_batch_size, directions, in_batches, library
 
 _INPUTS = ("x", "score", "r", "g")
 
@@ -43,10 +42,12 @@ def sksd_loss(x, score, slices, *, kernel="rbf", statistic="v"):
     jnp = library("jax").numpy
     check_choice("statistic", statistic, ("u", "v"))
     as_kernel(kernel)
-    r, g = (slices.r, slices.g) if isinstance(slices, Slices) else slices
+    r, g = directions(slices)
     x, score, r, g = (jnp.asarray(value, dtype=float) for value in (x, score, r, g))
     if score.shape != x.shape:
         raise ValueError(f"`score` must have the shape of the samples, {x.shape}; got {score.shape}.")
+    if r.ndim != 2 or r.shape != g.shape or r.shape[1] != x.shape[-1]:
+        raise ValueError(f"`slices` must be r and g of shape (m, {x.shape[-1]}); got {r.shape} and {g.shape}.")
     return _loss_function()(kernel, statistic, x, score, r, g)
 
 

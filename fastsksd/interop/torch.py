@@ -5,8 +5,7 @@ import functools
 import numpy as np
 
 from ..discrepancy import sksd, sksd_value_and_grad
-from ..slices import Slices
-from ._library import check_batch_size, in_batches, library
+from ._library import check_batch_size, directions, in_batches, library
 
 _INPUTS = ("x", "score", "r", "g")
 
@@ -44,7 +43,9 @@ def sksd_loss(x, score, slices, *, kernel="rbf", statistic="v"):
     torch = library("torch")
     if not isinstance(score, torch.Tensor):
         raise TypeError(f"`score` must be a tensor, which leads to the model's parameters; got {type(score).__name__}.")
-    r, g = (slices.r, slices.g) if isinstance(slices, Slices) else slices
+    if not score.is_floating_point():
+        raise TypeError(f"`score` must be a tensor of floating point numbers; got {score.dtype}.")
+    r, g = directions(slices)
     return _loss_function().apply(x, score, r, g, kernel, statistic)
 
 
