@@ -1,6 +1,6 @@
 """Sliced kernelized Stein discrepancies: fast goodness-of-fit tests for samples and a model known through its score."""
 
-from . import interop, learning, models, score_difference
+from . import baselines, interop, learning, models, score_difference
 from ._version import __version__
 from .batch import BatchError, BatchResult, gof_batch
 from .discrepancy import Estimate, integrated_sksd, ksd, orthogonal_sksd, psd, sksd, sksd_value_and_grad
@@ -23,6 +23,7 @@ __all__ = [
     "Slices",
     "__version__",
     "active_slices",
+    "baselines",
     "gof_batch",
     "gof_stream",
     "gof_test",

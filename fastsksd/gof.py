@@ -20,17 +20,18 @@ from ._validate import (
     check_score,
 )
 from .aggregate import MULTIPLES, Member, active_sets, check_sets, combine, fixed_sets, named_set, shares_of
+from .baselines import as_baseline
+from .baselines.base import Task
 from .engines import TOLERANCE, choose_engine
 from .folds import is_cross, make_folds
 from .kernels import as_kernel
 from .lags import choose_lag
-from .members import Part, evaluate, evaluate_ksd, positive_exp
+from .members import Part, evaluate, positive_exp
 from .nulls import NULLS, Weights, weighted_chi_square_draws
 from .refine import OPTIONS, refine_slices
 from .score_difference import ESTIMATORS, score_difference
 from .slices import Slices, as_slices, check_basis, find_slices
 
-METHODS = ("sksd", "ksd")
 DOORS = {}  # package of an array type whose samples are not in memory: function that tests them, with the arguments of `gof_test`
 MOST_TRAINING = 5000  # samples of a half that the standard family finds its slices on; their cost is quadratic
 
@@ -49,7 +50,7 @@ class GofResult:
     null_distribution : (n_resamples,) array
         Replicates of the statistic under the hypothesis that the model fits; empty for a family with null="spectral".
     slices : Slices
-        Directions the statistic looked along; for a family, those of its strongest member; None for method="ksd".
+        Directions the statistic looked along; for a family, those of its strongest member; None for methods without slices.
     slice_statistics, bandwidths : (m,) arrays
         U-statistic and kernel bandwidth of each of these slices.
     members : tuple of Member
@@ -62,8 +63,12 @@ class GofResult:
         How it was computed.
     lag : float
         Lag of the signs, for null="wild".
+    locations : (J, d) array or None
+        Where the features of method="rfsd" and "fssd" are taken.
+    n_model : int
+        Samples of the model that method="mmd" compared with, or that the null of method="rfsd" was made from.
     timings : dict
-        Seconds spent on "slices" and on the "statistic" with its null distribution, and in "total".
+        Seconds spent on "slices" (or locations) and on the "statistic" with its null distribution, and in "total".
     """
 
     statistic: float
@@ -79,6 +84,8 @@ class GofResult:
     kernel: str
     method: str
     lag: float = 1.0
+    locations: np.ndarray | None = None
+    n_model: int = 0
     members: tuple[Member, ...] = ()
     timings: dict = field(default_factory=dict)
 
@@ -102,7 +109,8 @@ class GofResult:
             "samples": self._usage(),
         }
         if self.slices is None:
-            return facts | {"method": f"{self.method}, kernel {self.kernel}, bandwidth {self.bandwidths[0]:.4g}"}
+            points = "" if self.locations is None else f", features at {len(self.locations)} locations"
+            return facts | {"method": f"{self.method}, kernel {self.kernel}, bandwidth {self.bandwidths[0]:.4g}{points}"}
         strongest = int(np.argmax(self.slice_statistics))
         return facts | {
             "slices": f"{len(self.slices)} in {self.slices.d} dimensions, kernel {self.kernel}, engine {self.engine}",
@@ -112,7 +120,7 @@ class GofResult:
         }
 
     def _null(self):
-        if self.null == "spectral":
+        if self.null == "spectral" and self.method != "rfsd":
             return "spectral, the limit law itself" + ("; members combined by Bonferroni's inequality" if self.members else "")
         quantile = np.quantile(self.null_distribution, 0.95)
         lag = f" with lag {self.lag:.3g}" if self.lag > 1 else ""
@@ -121,6 +129,9 @@ class GofResult:
     def _usage(self):
         if any(member.part == "half 1" for member in self.members):
             return f"{self.n_test}, each half tested along slices found on the other"
+        if self.slices is None:
+            apart = f", {self.n_train} used to find locations" if self.n_train else ""
+            return f"{self.n_test} tested{apart}" + (f" against {self.n_model} of the model" if self.n_model else "")
         return f"{self.n_test} tested, {self.n_train} used to find slices"
 
     def __repr__(self):
@@ -150,7 +161,7 @@ def gof_test(
     multiples=MULTIPLES,
     train=None,
     kernel="rbf",
-    null="wild",
+    null=None,
     lag=1,
     n_resamples=1000,
     engine="auto",
@@ -188,12 +199,13 @@ def gof_test(
         autocorrelated ones (``lag > 1``) they are the first stretch. Sets fixed beforehand are tested on all samples.
     kernel : {"rbf", "imq"} or kernel object
         One-dimensional kernel of the statistic.
-    null : {"wild", "bootstrap", "spectral"}
-        Wild bootstrap with random signs, or the paper's multinomial bootstrap. Both are right for many independent samples; the
+    null : {"wild", "bootstrap", "spectral"}, optional
+        Wild bootstrap with random signs, the default, or the paper's multinomial bootstrap. Both are right for many independent samples; the
         multinomial one rejects too often below about 100 (with 30, at a level of 5%, 6% for one set and 16% for the family).
         "spectral" is the limit law, a
         weighted sum of chi-squares, with its tail to any depth: for p-values below what resampling can show. Members of a
-        family are then combined by Bonferroni's inequality, which is careful where they resemble each other.
+        family are then combined by Bonferroni's inequality, which is careful where they resemble each other. Methods "rfsd" and
+        "mmd" have nulls of their own, see `fastsksd.baselines`.
     lag : float or "auto"
         For null="wild": signs flip with probability ``1/lag`` from one sample to the next, for samples of a Markov chain in their
         order; up to 2 means independent signs. "auto" takes 16 times the autocorrelation time of the samples' Stein features,
@@ -208,9 +220,10 @@ def gof_test(
     tol : float
         Largest error of a Stein term with the Fourier engine, relative to the size of its parts: a V-statistic is off by at most
         `tol` times twice its diagonal part.
-    method : {"sksd", "ksd"}
-        The sliced discrepancy, or for comparison the kernelized one (Liu, Lee and Jordan, 2016; Chwialkowski, Strathmann and
-        Gretton, 2016), which has no slices and tests all samples with a kernel of the distance between them.
+    method : {"sksd", "ksd", "rfsd"} or object of `fastsksd.baselines`
+        The sliced discrepancy, or for comparison a test without slices: the kernelized Stein discrepancy ("ksd"), random feature
+        Stein discrepancy ("rfsd", for a model with a `.sample` method). A name means the published settings; other settings are arguments of the classes in
+        `fastsksd.baselines`, as in ``method=fs.baselines.RFSD(n_features=20)``.
     rng : None, int or numpy.random.Generator
         All randomness; the same seed gives the same result for any number of Numba threads.
 
@@ -237,7 +250,9 @@ def gof_test(
     n, d = x.shape
     check_score(score)
     kernel = as_kernel(kernel)
-    check_choice("null", null, NULLS)
+    baseline = as_baseline(method)
+    nulls = NULLS if baseline is None else baseline.nulls
+    null = nulls[0] if null is None else check_choice("null", null, nulls)
     choose = isinstance(lag, str) and lag == "auto"
     lag = np.inf if choose else check_number("lag", lag, 1.0)
     if null != "wild" and lag > 1:
@@ -246,16 +261,19 @@ def gof_test(
     multiples = list(dict.fromkeys(np.atleast_1d(check_positive_vector("multiples", multiples)).tolist()))
     rng = check_rng(rng)
     engine = choose_engine(engine, tol)
-    check_choice("method", method, METHODS)
     chosen = dict(slices=slices, n_slices=n_slices, basis=basis, score_q=score_q, extra_slices=extra_slices)
     chosen = [name for name, value in chosen.items() if value is not None] + ["estimator"] * (estimator != "ke")
     standard = slices is None and n_slices is None and basis is None
     refine = _check_refine(refine, found=not standard and slices is None)
+    if baseline is not None:
+        chosen += ["debias"] * (debias is not True) + ["multiples"] * (multiples != list(MULTIPLES))
+        if chosen or (train is not None and not baseline.trained):
+            raise ValueError(f"`{(chosen or ['train'])[0]}` is about slices, and method={baseline.name!r} has none; leave it out.")
+        if choose:
+            raise ValueError(f"`lag`='auto' looks along slices, and method={baseline.name!r} has none; give a number.")
+        return _baseline_test(baseline, x, score, kernel, null, lag, n_resamples, train, rng, start)
     family, fixed = False, []
-    if method == "ksd":
-        if chosen or train is not None:
-            raise ValueError(f"`{(chosen or ['train'])[0]}` is about slices, and method='ksd' has none; leave it out.")
-    elif slices is not None:
+    if slices is not None:
         if chosen != ["slices"]:
             raise ValueError(f"`slices` are given, so `{chosen[1]}` has nothing to choose; leave it out.")
         family = isinstance(slices, Mapping)
@@ -272,9 +290,9 @@ def gof_test(
     if family and np.ndim(kernel.bandwidth):
         raise ValueError("`kernel` must have one bandwidth, or the median, for a family of slice sets.")
 
-    trained = method == "sksd" and slices is None and (d > 1 or not standard)  # in one dimension there is one direction
+    trained = slices is None and (d > 1 or not standard)  # in one dimension there is one direction
     x, scores, folds = make_folds(x, score, train if trained else None, lag > 1, rng)
-    parts = [Part("all", 0, n, fixed)] if fixed or method == "ksd" else []
+    parts = [Part("all", 0, n, fixed)] if fixed else []
     for fold in folds:
         if fold.x.shape[0] < 3 and estimator == "ke" and debias:
             raise ValueError(
@@ -291,29 +309,19 @@ def gof_test(
             found = _refined(found, fold, kernel, refine, rng)
         parts.append(Part(fold.name, fold.start, fold.stop, found))
     smallest = min(part.stop - part.start for part in parts)
-    if smallest < 2:
-        raise ValueError(f"`x` leaves {smallest} test samples; at least 2 are needed.")
+    _check_test_size(smallest)
     if choose:
-        lag = _measured_lag(x, scores, parts[0], kernel, smallest)
-    if lag > 0.5 * smallest:
-        raise ValueError(
-            f"`lag` must be at most half the number of test samples, {smallest}: else signs hardly ever flip; got {lag:g}."
-        )
+        lag = choose_lag(x, scores, parts[0].sets[0].parts[0], kernel, smallest)
+    _check_lag(lag, smallest)
     searched = time.perf_counter()
 
     weights = None
     if null != "spectral":
         edges = sorted({part.start for part in parts} - {0})
         weights = Weights(null, n, n_resamples, lag=lag, edges=edges, rng=rng)
-    if method == "ksd":
-        members = [evaluate_ksd(x, scores, kernel, null, weights)]
-    else:
-        scales = multiples if family else (1.0,)
-        members = [member for part in parts for member in evaluate(part, scales, x, scores, kernel, engine, null, weights)]
-    if not family:
-        verdict = _single_verdict(members[0], n_resamples, rng)
-    else:
-        verdict = (_bounded_verdict if null == "spectral" else _combined_verdict)(members)
+    scales = multiples if family else (1.0,)
+    members = [member for part in parts for member in evaluate(part, scales, x, scores, kernel, engine, null, weights)]
+    verdict = _verdict(members, family, null, n_resamples, rng)
     end = time.perf_counter()
     tested = [part for part in parts if part.name != "all"] or parts
     return GofResult(
@@ -323,10 +331,60 @@ def gof_test(
         null=null,
         engine=" and ".join(sorted({name for member in members for name in member.engine.split(" and ")})),
         kernel=kernel.name,
-        method=method,
+        method="sksd",
         lag=lag,
         timings={"slices": searched - start, "statistic": end - searched, "total": end - start},
     )
+
+
+def _baseline_test(baseline, x, score, kernel, null, lag, n_resamples, train, rng, start):
+    """The test of a baseline, which has no slices."""
+    if not baseline.has_kernel and not (kernel.name == "rbf" and isinstance(kernel.bandwidth, str)):
+        raise ValueError(f"`kernel` is fixed for method={baseline.name!r}; leave it out.")
+    if baseline.needs_score:
+        train = 0.2 if baseline.trained and train is None else train
+        x, scores, folds = make_folds(x, score, train, lag > 1, rng)
+    else:
+        scores, folds = None, []
+    if len(folds) > 1:
+        raise ValueError(f"`train`='cross' is for families of slices; method={baseline.name!r} takes a fraction, a number or samples.")
+    training = None
+    if folds:
+        training, tested = (folds[0].x, folds[0].scores), slice(folds[0].start, folds[0].stop)
+        x, scores = x[tested], scores[tested]
+    n = x.shape[0]
+    _check_test_size(n)
+    _check_lag(lag, n)
+    weights = Weights(null, n, n_resamples, lag=lag, rng=rng) if null in ("wild", "bootstrap") else None
+    task = Task(x, scores, training, score, kernel, null, weights, n_resamples, rng)
+    prepared = baseline.prepare(task)
+    searched = time.perf_counter()
+    outcome = baseline.evaluate(task, prepared)
+    verdict = _verdict(outcome.members, outcome.family, null, n_resamples, rng)
+    end = time.perf_counter()
+    return GofResult(
+        **verdict,
+        n_test=n,
+        n_train=0 if training is None else training[0].shape[0],
+        null=null,
+        engine=outcome.members[0].engine,
+        kernel=outcome.kernel or kernel.name,
+        method=baseline.name,
+        lag=lag,
+        locations=outcome.locations,
+        n_model=outcome.n_model,
+        timings={"slices": searched - start, "statistic": end - searched, "total": end - start},
+    )
+
+
+def _check_test_size(n):
+    if n < 2:
+        raise ValueError(f"`x` leaves {n} test samples; at least 2 are needed.")
+
+
+def _check_lag(lag, n):
+    if lag > 0.5 * n:
+        raise ValueError(f"`lag` must be at most half the number of test samples, {n}: else signs hardly ever flip; got {lag:g}.")
 
 
 def _check_refine(refine, found):
@@ -363,14 +421,14 @@ def _refined(sets, fold, kernel, options, rng):
     return [named_set(some.name, refine_slices(fold.x, fold.scores, *some.parts, kernel=kernel, rng=rng, **options)) for some in sets]
 
 
-def _measured_lag(x, scores, part, kernel, smallest):
-    if not part.sets:
-        raise ValueError("`lag`='auto' looks along slices, and method='ksd' has none; give a number.")
-    return choose_lag(x, scores, part.sets[0].parts[0], kernel, smallest)
-
-
 def _looked_along(member):
     return {"slices": member.slices, "slice_statistics": member.statistics, "bandwidths": member.bandwidths}
+
+
+def _verdict(members, family, null, n_resamples, rng):
+    if not family:
+        return _single_verdict(members[0], n_resamples, rng)
+    return (_bounded_verdict if null == "spectral" else _combined_verdict)(members)
 
 
 def _single_verdict(member, n_resamples, rng):

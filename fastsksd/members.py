@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ._linalg import product
-from .discrepancy import check_statistic, ksd_pairs, project, spread
+from .discrepancy import check_statistic, project, spread
 from .engines.pairs import statistic as pair_statistic
 from .kernels import FlatProjection, median_distances
 from .nulls import limit_law, log_tail_of_weighted_chi_square, resampling_pvalue, resampling_scale
@@ -136,17 +136,16 @@ def _project(x, scores, everything, slices, kernel):
         return project(x, scores, slices, type(kernel)(h))
 
 
-def evaluate_ksd(x, scores, kernel, null, weights):
-    """The KSD of all samples, which has no slices."""
-    pairs, h = ksd_pairs(x, scores, kernel)
+def evaluate_pairs(name, pairs, h, null, weights, multiple=1.0):
+    """A statistic of all samples without slices, from its terms of pairs."""
     if null == "spectral":
         sums, law = pairs.sums(), dict(spectrum=limit_law(pairs.spectrum(), pairs.n))
     else:
         results = [pairs.sums_and_replicates(batch) for batch in weights.batches()]
         sums, replicates = results[0][0], np.concatenate([values for _, values in results])
-        law = dict(replicates=resampling_scale(null, x.shape[0]) * replicates)
+        law = dict(replicates=resampling_scale(null, pairs.n) * replicates)
     statistics = check_statistic(pair_statistic(pairs, sums, "u"))
-    return Evaluated("ksd", "ksd", 1.0, "all", None, statistics, np.array([h]), pairs.name, **law)
+    return Evaluated(name, name, multiple, "all", None, statistics, np.array([h]), pairs.name, **law)
 
 
 def _joined(groups):

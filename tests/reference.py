@@ -288,3 +288,32 @@ def ge_gradient(x, scores_q, y, r, width, eta):
         total += r / width**2 * k - float((x[i] - y) @ r) / width**2 * gradient
         total += float(scores_q[i] @ r) * gradient
     return -total / eta
+
+
+# Baselines ----------------------------------------------------------------------------------------------------------------
+
+
+def rfsd_features(x, score, z, c, gamma, df):
+    """Features (s F + grad F) / nu of one sample, sample after sample, (n, M, d); F = (1 + |x-z|^2/c'^2)^b', nu a t density about the mean."""
+    n, d = x.shape
+    alpha = gamma / 3
+    t = 4 * alpha / (2 + alpha)
+    width, power = (1 - alpha / 2) * c / 2, -(d + df) / (2 * t)
+    features = np.empty((n, len(z), d))
+    for i in range(n):
+        for j in range(len(z)):
+            base = 1 + sum((x[i] - z[j]) ** 2) / width**2
+            density = (1 + sum((z[j] - x.mean(axis=0)) ** 2) / width**2) ** (-(d + df) / 2)
+            for k in range(d):
+                gradient = power * base ** (power - 1) * 2 * (x[i, k] - z[j, k]) / width**2
+                features[i, j, k] = (score[i, k] * base**power + gradient) / density
+    return features
+
+
+def rfsd(features):
+    """sum over dimensions of (mean over features of |mean over samples|)^2."""
+    n, count, d = features.shape
+    total = 0.0
+    for k in range(d):
+        total += (sum(abs(sum(features[i, j, k] for i in range(n)) / n) for j in range(count)) / count) ** 2
+    return total

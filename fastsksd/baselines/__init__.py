@@ -1,0 +1,18 @@
+"""Other tests of the field, through the door of `gof_test`: ``method="rfsd"`` with the published settings, ``method=RFSD(n_features=20)`` with others."""
+
+from .._validate import check_choice
+from .base import Baseline
+from .ksd import KSD
+from .rfsd import RFSD
+
+__all__ = ["KSD", "RFSD"]
+
+BASELINES = {"ksd": KSD, "rfsd": RFSD}
+
+
+def as_baseline(method):
+    """The baseline for a name or an object; None for the sliced discrepancy itself."""
+    if isinstance(method, Baseline):
+        return method
+    check_choice("method", method, ("sksd", *BASELINES))
+    return None if method == "sksd" else BASELINES[method]()

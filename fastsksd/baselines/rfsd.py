@@ -1,0 +1,142 @@
+"""Random feature Stein discrepancy with the L1 IMQ features of Huggins and Mackey (2018), in time linear in the number of samples.
+
+The discrepancy of a base kernel is an integral over locations z of feature functions ``F(x, z) = (1 + |x - z|^2 / c'^2)^b'``, here
+estimated from a few z drawn from a density nu, a multivariate t about the mean of the samples (importance sampling). With
+``xi_j(x) = s(x) F(x, z_j) + grad_x F(x, z_j)``, a vector of d numbers,
+
+    RPhiSD^2 = sum_{k=1..d} ( 1/M sum_{j=1..M} |mean_i xi_jk(x_i)| / nu(z_j) )^2
+
+Their settings: for a base kernel IMQ of width c, four times the median distance, and ``gamma = 1/4``, which rules how many features are
+enough: ``alpha = gamma / 3``, ``t = 4 alpha / (2 + alpha)``, ``c' = (1 - alpha / 2) c / 2``, ``b' = -(d + df) / (2 t)``, nu with ``df = 1/2`` degrees of
+freedom and scale ``c' / sqrt(df)``; ten features.
+
+In many dimensions F and nu leave the range of floating point numbers, so their logarithms are added first and a common factor is
+taken out: the statistic is in units in which the features of a sample have a squared length of one on average.
+
+The features grow towards z and may be very skewed, so that neither the samples' own features nor the normal limit tell the law of their
+means: with random signs a true model in 5 dimensions was rejected in 33% of tests with 200 samples at a level of 5%, with a normal law
+of the samples' covariance in 20%. Hence the null comes from samples of the model, which has to have a `.sample` method:
+
+model      means of the features of n samples out of a pool of ``5000 + 500 d`` samples of the model
+spectral   the limit law, normal with the second moments of the pool, as in the published tests, which mend the level by a table of
+           nominal levels for each dimension; there is none here
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._linalg import gram
+from .._validate import check_integer, check_number, evaluate_score
+from ..discrepancy import check_statistic
+from ..kernels import median_distance
+from ..members import Evaluated
+from .base import Baseline, Outcome, samples_of_model
+
+
+@dataclass(frozen=True, eq=False)
+class RFSD(Baseline):
+    """Random feature Stein discrepancy test, L1 IMQ (Huggins and Mackey, 2018).
+
+    Parameters
+    ----------
+    n_features : int
+        Locations z, each of which gives d features.
+    gamma : float
+        Smaller: narrower features, so that fewer are enough.
+    df : float
+        Degrees of freedom of the law that z are drawn from.
+    width : float
+        Width of the base kernel in median distances between samples.
+    pool : int, optional
+        Samples of the model that the null is made from; 5000 + 500 d unless given.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> model = fs.models.Gaussian([0.0, 0.0], 1.0)
+    >>> x = 2 * model.sample(500, rng=0)
+    >>> fs.gof_test(x, model, method=fs.baselines.RFSD(n_features=20), rng=0).reject()
+    True
+    """
+
+    n_features: int = 10
+    gamma: float = 0.25
+    df: float = 0.5
+    width: float = 4.0
+    pool: int | None = None
+
+    name = "rfsd"
+    nulls = ("model", "spectral")
+    has_kernel = False
+
+    def __post_init__(self):
+        check_integer("n_features", self.n_features, 1)
+        if self.pool is not None:
+            check_integer("pool", self.pool, 2)
+        for field in ("gamma", "df", "width"):
+            check_number(field, getattr(self, field), 0.0, strict=True)
+        if self.gamma > 1:
+            raise ValueError(f"`gamma` must be at most 1; got {self.gamma}.")
+
+    def prepare(self, task):
+        """Locations z, and the width c of the base kernel."""
+        x, d = task.x, task.x.shape[1]
+        c = self.width * median_distance(x)
+        normal = task.rng.standard_normal((self.n_features, d))
+        chi_square = task.rng.chisquare(self.df, size=(self.n_features, 1))
+        radius, _ = self._shape(c, d)
+        # scale times sqrt(df) is radius; a chi-square of few degrees of freedom may come out as zero
+        return x.mean(axis=0) + radius * normal / np.sqrt(np.maximum(chi_square, 1e-100)), c
+
+    def _shape(self, c, d):
+        """c' and b' of the features."""
+        alpha = self.gamma / 3.0
+        return (1.0 - 0.5 * alpha) * 0.5 * c, -(d + self.df) * (2.0 + alpha) / (8.0 * alpha)
+
+    def features(self, x, scores, z, c, centre):
+        """Weighted features ``xi_jk(x_i) / nu(z_j)``, (n, M d), up to a common factor."""
+        d = x.shape[1]
+        radius, power = self._shape(c, d)
+        logs, slopes = [], []
+        for one in z:
+            gap = (x - one) / radius
+            base = np.log1p(np.einsum("id,id->i", gap, gap))
+            away = (one - centre) / radius
+            logs.append(power * base + 0.5 * (d + self.df) * np.log1p(away @ away))
+            slopes.append(scores + 2.0 * power / radius * gap * np.exp(-base)[:, None])
+        factors = np.exp(np.array(logs) - np.max(logs))
+        features = np.concatenate([slope * factor[:, None] for slope, factor in zip(slopes, factors, strict=True)], axis=1)
+        return check_statistic(features)
+
+    def evaluate(self, task, prepared):
+        z, c = prepared
+        n, d = task.x.shape
+        pool = samples_of_model(task.score, 5000 + 500 * d if self.pool is None else max(n, self.pool), d, self.name, task.rng)
+        everything = np.concatenate([task.x, pool])
+        scores = np.concatenate([task.scores, evaluate_score(task.score, pool)])
+        features = self.features(everything, scores, z, c, task.x.mean(axis=0))
+        size = np.sqrt(np.mean(np.einsum("ik,ik->i", features[:n], features[:n])))
+        features /= size or 1.0
+        means = _normal_means if task.null == "spectral" else _resampled_means
+        replicates = _squared_norms(means(features[n:], n, task.n_resamples, task.rng), d)
+        value = _squared_norms(features[:n].mean(axis=0)[None, :], d)
+        member = Evaluated("rfsd", "rfsd", 1.0, "all", None, value, np.array([c]), "features", replicates=replicates)
+        return Outcome([member], locations=z, n_model=len(pool), kernel="L1 IMQ")
+
+
+def _resampled_means(pool, n, count, rng):
+    """Means of n rows of the pool drawn without replacement."""
+    return np.array([pool[rng.choice(len(pool), n, replace=False)].mean(axis=0) for _ in range(count)])
+
+
+def _normal_means(pool, n, count, rng):
+    """Normal with mean zero and the second moments of the rows, over n."""
+    values, vectors = np.linalg.eigh(gram(pool.T) / len(pool))
+    root = vectors * np.sqrt(np.maximum(values, 0.0) / n)
+    return rng.standard_normal((count, values.size)) @ root.T
+
+
+def _squared_norms(means, d):
+    """L1 norm over the features of each dimension, squared and summed over dimensions, for each row of feature means."""
+    return np.sum(np.abs(means.reshape(len(means), -1, d)).mean(axis=1) ** 2, axis=1)
