@@ -220,9 +220,9 @@ def gof_test(
     tol : float
         Largest error of a Stein term with the Fourier engine, relative to the size of its parts: a V-statistic is off by at most
         `tol` times twice its diagonal part.
-    method : {"sksd", "ksd", "rfsd"} or object of `fastsksd.baselines`
+    method : {"sksd", "ksd", "rfsd", "fssd"} or object of `fastsksd.baselines`
         The sliced discrepancy, or for comparison a test without slices: the kernelized Stein discrepancy ("ksd"), random feature
-        Stein discrepancy ("rfsd", for a model with a `.sample` method). A name means the published settings; other settings are arguments of the classes in
+        Stein discrepancy ("rfsd", for a model with a `.sample` method), finite-set Stein discrepancy ("fssd"). A name means the published settings; other settings are arguments of the classes in
         `fastsksd.baselines`, as in ``method=fs.baselines.RFSD(n_features=20)``.
     rng : None, int or numpy.random.Generator
         All randomness; the same seed gives the same result for any number of Numba threads.

@@ -317,3 +317,29 @@ def rfsd(features):
     for k in range(d):
         total += (sum(abs(sum(features[i, j, k] for i in range(n)) / n) for j in range(count)) / count) ** 2
     return total
+
+
+def fssd_features(x, score, locations, kernel, width):
+    """(s k + grad k) / sqrt(d J), sample after sample, (n, J d)."""
+    rows = []
+    for i in range(len(x)):
+        parts = [
+            score[i] * multivariate_kernel(x[i], v, kernel, width) + multivariate_gradient(x[i], v, kernel, width)
+            for v in locations
+        ]
+        rows.append(np.concatenate(parts) / math.sqrt(locations.size))
+    return np.array(rows)
+
+
+def fssd_matrix(x, score, locations, kernel, width):
+    """Products of the features of all pairs, whose U-statistic is the estimate of FSSD^2."""
+    features = fssd_features(x, score, locations, kernel, width)
+    return np.array([[float(a @ b) for b in features] for a in features])
+
+
+def fssd_criterion(x, score, locations, kernel, width):
+    """U / (sigma + 0.01), sigma^2 = 4 mu^T cov mu."""
+    features = fssd_features(x, score, locations, kernel, width)
+    mean = features.mean(axis=0)
+    covariance = sum(np.outer(f - mean, f - mean) for f in features) / len(x)
+    return u_statistic(fssd_matrix(x, score, locations, kernel, width)) / (2 * math.sqrt(mean @ covariance @ mean) + 0.01)

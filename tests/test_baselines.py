@@ -7,6 +7,8 @@ from scipy import stats
 
 import fastsksd as fs
 from fastsksd import baselines, models
+from fastsksd.baselines.fssd import power_criterion
+from fastsksd.nulls import Weights, limit_law, log_tail_of_weighted_chi_square
 
 MODEL = models.Gaussian(np.zeros(3), 1.0)
 X = MODEL.sample(40, rng=0) * [1.0, 0.7, 1.3]
@@ -52,6 +54,59 @@ def test_rfsd_is_calibrated_and_has_power():
     assert fs.gof_test(2 * MODEL.sample(200, rng=0), MODEL, method="rfsd", n_resamples=199, rng=1).pvalue < 0.02
 
 
+@pytest.mark.parametrize("kernel", ["rbf", "imq"])
+def test_fssd_agrees_with_the_reference(kernel):
+    result = fs.gof_test(X, -X, method=baselines.FSSD(optimise=False), kernel=kernel, n_resamples=20, rng=1)
+    h = reference.median_distance(X)
+    np.testing.assert_allclose(result.bandwidths, [h], rtol=1e-12)
+    matrix = reference.fssd_matrix(X, -X, result.locations, kernel, h)
+    np.testing.assert_allclose(result.statistic, reference.u_statistic(matrix), rtol=1e-10)
+    rng = np.random.default_rng(1)
+    signs = Weights("wild", 40, 20, rng=rng).matrix()
+    expected = [reference.bootstrap_replicate(matrix, w) / (40 * 39) for w in signs]
+    np.testing.assert_allclose(result.null_distribution, expected, rtol=1e-8, atol=1e-12)
+    assert result.locations.shape == (5, 3) and "features at 5 locations" in repr(result)
+
+
+def test_fssd_spectral_null_has_the_spectrum_of_the_matrix():
+    result = fs.gof_test(X, -X, method=baselines.FSSD(optimise=False), null="spectral", n_resamples=10, rng=1)
+    matrix = reference.fssd_matrix(X, -X, result.locations, "rbf", result.bandwidths[0])
+    centre = np.eye(40) - 1 / 40
+    weights = limit_law(np.linalg.eigvalsh(centre @ matrix @ centre) / 40, 40)
+    np.testing.assert_allclose(np.log(result.pvalue), log_tail_of_weighted_chi_square(weights, result.statistic), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("code", "kernel"), [(0, "rbf"), (1, "imq")])
+def test_fssd_criterion_and_its_gradient(code, kernel):
+    v = np.random.default_rng(2).standard_normal((2, 3))
+    value, by_v, by_log_h = power_criterion(code, X, -X, v, 1.3)
+    np.testing.assert_allclose(value, reference.fssd_criterion(X, -X, v, kernel, 1.3), rtol=1e-9)
+    step = 1e-5
+    for k in range(6):
+        shift = step * np.eye(6)[k].reshape(2, 3)
+        up, down = (reference.fssd_criterion(X, -X, v + s * shift, kernel, 1.3) for s in (1, -1))
+        np.testing.assert_allclose(by_v[k], (up - down) / (2 * step), rtol=1e-5, atol=1e-8)
+    up, down = (reference.fssd_criterion(X, -X, v, kernel, 1.3 * np.exp(s * step)) for s in (1, -1))
+    np.testing.assert_allclose(by_log_h, (up - down) / (2 * step), rtol=1e-5)
+
+
+def test_fssd_finds_better_locations():
+    x = MODEL.sample(400, rng=0) * [0.5, 1.0, 1.0]
+    result = fs.gof_test(x, np.negative, method="fssd", n_resamples=149, rng=1)
+    assert (result.n_train, result.n_test) == (80, 320) and "80 used to find locations" in repr(result)
+    assert result.pvalue < 0.01
+    start, h = baselines.fssd._normal_draws(x, 5, np.random.default_rng(0)), 1.8
+    found, width = baselines.fssd._optimised(0, x, -x, start, h, False, 50)
+    assert power_criterion(0, x, -x, found, width)[0] > 1.5 * power_criterion(0, x, -x, start, h)[0]
+    assert baselines.fssd._optimised(0, x, -x, start, h, True, 5)[1] == h
+
+
+@pytest.mark.parametrize("null", ["wild", "spectral"])
+@pytest.mark.parametrize("optimise", [False, True])
+def test_fssd_is_calibrated(optimise, null):
+    assert holds_its_level(rejections(baselines.FSSD(optimise=optimise, max_steps=5), null=null))
+
+
 BAD = {
     "slices": (dict(method="rfsd", n_slices=2), "`n_slices` is about slices, and method='rfsd' has none"),
     "debias": (dict(method="rfsd", debias=False), "`debias` is about slices"),
@@ -60,6 +115,12 @@ BAD = {
     "train": (dict(method="rfsd", train=0.5), "`train` is about slices, and method='rfsd' has none"),
     "kernel": (dict(method="rfsd", kernel="imq"), "`kernel` is fixed for method='rfsd'"),
     "null": (dict(method="rfsd", null="wild"), "`null` must be one of 'model', 'spectral'; got 'wild'"),
+    "train for random locations": (
+        dict(method=baselines.FSSD(optimise=False), train=0.2),
+        "`train` is about slices, and method='fssd' has none",
+    ),
+    "cross-fitted locations": (dict(method="fssd", train="cross"), "`train`='cross' is for families of slices"),
+    "a bandwidth for each location": (dict(method="fssd", kernel=fs.RBF([1.0, 2.0])), "`kernel` of the FSSD must have one bandwidth"),
     "no sampler": (dict(method="rfsd", score=np.negative), "`score` must be a model with a `.sample` method for method='rfsd'"),
 }
 
@@ -77,6 +138,8 @@ def test_bad_options(case):
         (lambda: baselines.RFSD(n_features=0), ValueError, "`n_features` must be at least 1"),
         (lambda: baselines.RFSD(gamma=2), ValueError, "`gamma` must be at most 1"),
         (lambda: baselines.RFSD(df="few"), TypeError, "`df` must be a number"),
+        (lambda: baselines.FSSD(n_locations=0), ValueError, "`n_locations` must be at least 1"),
+        (lambda: baselines.FSSD(optimise=1), TypeError, "`optimise` must be True or False"),
         (lambda: baselines.RFSD(pool=1), ValueError, "`pool` must be at least 2"),
     ],
 )

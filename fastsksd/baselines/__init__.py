@@ -2,12 +2,13 @@
 
 from .._validate import check_choice
 from .base import Baseline
+from .fssd import FSSD
 from .ksd import KSD
 from .rfsd import RFSD
 
-__all__ = ["KSD", "RFSD"]
+__all__ = ["FSSD", "KSD", "RFSD"]
 
-BASELINES = {"ksd": KSD, "rfsd": RFSD}
+BASELINES = {"ksd": KSD, "rfsd": RFSD, "fssd": FSSD}
 
 
 def as_baseline(method):
