@@ -2,6 +2,7 @@
 
 from . import baselines, interop, learning, models, score_difference
 from ._version import __version__
+from .baselines.mmd import mmd
 from .batch import BatchError, BatchResult, gof_batch
 from .discrepancy import Estimate, integrated_sksd, ksd, orthogonal_sksd, psd, sksd, sksd_value_and_grad
 from .gof import GofResult, gof_test
@@ -31,6 +32,7 @@ __all__ = [
     "interop",
     "ksd",
     "learning",
+    "mmd",
     "models",
     "orthogonal_sksd",
     "psd",

@@ -330,8 +330,10 @@ def _packed(problem):
 
 
 def _values_are_enough(problem):
-    """Whether the test looks at the score nowhere but at the samples."""
-    return problem.options.get("estimator", "ke") in ("ke", "ksd") and np.ndim(problem.options.get("train")) == 0
+    """Whether the test looks at the model nowhere but at its scores at the samples."""
+    options = problem.options
+    plain = options.get("method", "sksd") in ("sksd", "ksd") and options.get("estimator", "ke") in ("ke", "ksd")
+    return plain and np.ndim(options.get("train")) == 0
 
 
 def _travels(function):
@@ -448,7 +450,7 @@ def _array(value):
 def _digested(problem):
     """The problem with a digest of what tells it apart: samples, options, and scores, of a function its values at the samples."""
     x = check_samples(problem.x)
-    scores = evaluate_score(problem.score, x)
+    scores = None if problem.score is None else evaluate_score(problem.score, x)
     options = dict(problem.options)
     if options.get("score_q") is not None:
         options["score_q"] = evaluate_score(options["score_q"], x, "score_q")

@@ -220,9 +220,10 @@ def gof_test(
     tol : float
         Largest error of a Stein term with the Fourier engine, relative to the size of its parts: a V-statistic is off by at most
         `tol` times twice its diagonal part.
-    method : {"sksd", "ksd", "rfsd", "fssd"} or object of `fastsksd.baselines`
+    method : {"sksd", "ksd", "rfsd", "fssd", "mmd", "ksdagg"} or object of `fastsksd.baselines`
         The sliced discrepancy, or for comparison a test without slices: the kernelized Stein discrepancy ("ksd"), random feature
-        Stein discrepancy ("rfsd", for a model with a `.sample` method), finite-set Stein discrepancy ("fssd"). A name means the published settings; other settings are arguments of the classes in
+        Stein discrepancy ("rfsd", for a model with a `.sample` method), finite-set Stein discrepancy ("fssd"), the
+        maximum mean discrepancy from samples of the model ("mmd"), or "ksd" aggregated over many bandwidths ("ksdagg"). A name means the published settings; other settings are arguments of the classes in
         `fastsksd.baselines`, as in ``method=fs.baselines.RFSD(n_features=20)``.
     rng : None, int or numpy.random.Generator
         All randomness; the same seed gives the same result for any number of Numba threads.
@@ -248,9 +249,10 @@ def gof_test(
     start = time.perf_counter()
     x = check_samples(x)
     n, d = x.shape
-    check_score(score)
-    kernel = as_kernel(kernel)
     baseline = as_baseline(method)
+    if baseline is None or baseline.needs_score:
+        check_score(score)
+    kernel = as_kernel(kernel)
     nulls = NULLS if baseline is None else baseline.nulls
     null = nulls[0] if null is None else check_choice("null", null, nulls)
     choose = isinstance(lag, str) and lag == "auto"

@@ -343,3 +343,13 @@ def fssd_criterion(x, score, locations, kernel, width):
     mean = features.mean(axis=0)
     covariance = sum(np.outer(f - mean, f - mean) for f in features) / len(x)
     return u_statistic(fssd_matrix(x, score, locations, kernel, width)) / (2 * math.sqrt(mean @ covariance @ mean) + 0.01)
+
+
+def mmd(x, y, kernel, width, statistic):
+    """Mean of k within x plus within y less twice across; without the pairs of a sample with itself for "u"."""
+
+    def mean(a, b, alike):
+        pairs = [(i, j) for i in range(len(a)) for j in range(len(b)) if not (alike and i == j and statistic == "u")]
+        return sum(multivariate_kernel(a[i], b[j], kernel, width) for i, j in pairs) / len(pairs)
+
+    return mean(x, x, True) + mean(y, y, True) - 2 * mean(x, y, False)

@@ -7,6 +7,7 @@ from scipy import stats
 
 import fastsksd as fs
 from fastsksd import baselines, models
+from fastsksd.aggregate import combine
 from fastsksd.baselines.fssd import power_criterion
 from fastsksd.nulls import Weights, limit_law, log_tail_of_weighted_chi_square
 
@@ -107,11 +108,77 @@ def test_fssd_is_calibrated(optimise, null):
     assert holds_its_level(rejections(baselines.FSSD(optimise=optimise, max_steps=5), null=null))
 
 
+@pytest.mark.parametrize("statistic", ["u", "v"])
+@pytest.mark.parametrize("kernel", ["rbf", "imq"])
+def test_mmd_agrees_with_the_reference(kernel, statistic, monkeypatch):
+    y = MODEL.sample(25, rng=1)
+    h = reference.median_distance(np.concatenate([X, y]))
+    expected = reference.mmd(X, y, kernel, h, statistic)
+    np.testing.assert_allclose(fs.mmd(X, y, kernel=kernel, statistic=statistic), expected, rtol=1e-10)
+    monkeypatch.setattr("fastsksd.engines.pairs.TILE", 16)
+    np.testing.assert_allclose(fs.mmd(X, y, kernel=kernel, statistic=statistic), expected, rtol=1e-10)
+
+
+def test_mmd_replicates_are_permutations():
+    y = MODEL.sample(25, rng=1)
+    result = fs.gof_test(X, None, method=baselines.MMD(y=y), n_resamples=8, rng=3)
+    np.testing.assert_allclose(result.statistic, fs.mmd(X, y), rtol=1e-12)
+    signs = np.random.default_rng(3).permuted(np.tile(np.repeat([1.0, -1.0], [40, 25]), (8, 1)), axis=1)
+    pooled = np.concatenate([X, y])
+    expected = [reference.mmd(pooled[s > 0], pooled[s < 0], "rbf", result.bandwidths[0], "u") for s in signs]
+    np.testing.assert_allclose(result.null_distribution, expected, rtol=1e-9)
+    assert result.null == "permutation" and "40 tested against 25 of the model" in repr(result)
+
+
+def test_mmd_batches_of_signs_change_nothing(monkeypatch):
+    options = dict(method=baselines.MMD(n_model=30), n_resamples=20, rng=3)
+    whole = fs.gof_test(X, MODEL, **options)
+    monkeypatch.setattr("fastsksd.baselines.mmd._BATCH", 500)
+    np.testing.assert_allclose(fs.gof_test(X, MODEL, **options).null_distribution, whole.null_distribution, rtol=1e-12)
+
+
+def test_mmd_is_calibrated_and_has_power():
+    assert holds_its_level(rejections("mmd", n=30))
+    assert fs.gof_test(2 * MODEL.sample(200, rng=0), MODEL, method="mmd", n_resamples=199, rng=1).pvalue < 0.02
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "imq"])
+def test_ksdagg_has_the_members_it_says(kernel):
+    h = reference.median_distance(X)
+    method = baselines.KSDAgg(multiples=[0.25, 1.0, 3.0])
+    result = fs.gof_test(X, -X, method=method, kernel=kernel, n_resamples=50, rng=1)
+    signs = Weights("wild", 40, 50, rng=np.random.default_rng(1)).matrix()
+    statistics, replicates = [], []
+    for multiple in method.multiples:
+        matrix = reference.ksd_matrix(X, -X, kernel, multiple * h)
+        statistics.append(reference.u_statistic(matrix))
+        replicates.append([reference.bootstrap_replicate(matrix, w) / (40 * 39) for w in signs])
+    members = sorted(result.members, key=lambda member: member.multiple)
+    np.testing.assert_allclose([member.statistic for member in members], statistics, rtol=1e-9)
+    combined = combine(np.array(statistics), np.array(replicates))
+    np.testing.assert_allclose([result.statistic, result.pvalue], [combined.statistic, combined.pvalue], rtol=1e-6)
+    assert "of 3 members" in repr(result) and result.method == "ksdagg"
+
+
+@pytest.mark.parametrize("null", ["wild", "spectral"])
+def test_ksdagg_is_calibrated(null):
+    count = rejections("ksdagg", n=40, null=null)
+    assert count <= stats.binom.ppf(0.999, 200, 0.05) if null == "spectral" else holds_its_level(count)
+
+
+def test_ksdagg_sees_what_one_bandwidth_misses():
+    model = models.GaussianMixture([0.5, 0.5], [[-20.0], [20.0]], 1.0)
+    x = models.GaussianMixture([0.5, 0.5], [[-20.0], [20.0]], 0.5).sample(80, rng=0)
+    pvalues = [fs.gof_test(x, model, method=method, n_resamples=199, rng=1).pvalue for method in ("ksd", "ksdagg")]
+    assert pvalues[1] <= 0.02 < pvalues[0]
+
+
 BAD = {
     "slices": (dict(method="rfsd", n_slices=2), "`n_slices` is about slices, and method='rfsd' has none"),
     "debias": (dict(method="rfsd", debias=False), "`debias` is about slices"),
     "multiples": (dict(method="ksd", multiples=[1.0]), "`multiples` is about slices"),
     "lag auto": (dict(method="ksd", lag="auto"), "`lag`='auto' looks along slices, and method='ksd' has none"),
+    "multiples for ksdagg": (dict(method="ksdagg", multiples=[1.0]), "`multiples` is about slices, and method='ksdagg' has none"),
     "train": (dict(method="rfsd", train=0.5), "`train` is about slices, and method='rfsd' has none"),
     "kernel": (dict(method="rfsd", kernel="imq"), "`kernel` is fixed for method='rfsd'"),
     "null": (dict(method="rfsd", null="wild"), "`null` must be one of 'model', 'spectral'; got 'wild'"),
@@ -121,6 +188,11 @@ BAD = {
     ),
     "cross-fitted locations": (dict(method="fssd", train="cross"), "`train`='cross' is for families of slices"),
     "a bandwidth for each location": (dict(method="fssd", kernel=fs.RBF([1.0, 2.0])), "`kernel` of the FSSD must have one bandwidth"),
+    "null for mmd": (dict(method="mmd", null="wild"), "`null` must be one of 'permutation'; got 'wild'"),
+    "lag for mmd": (dict(method="mmd", lag=5), "`lag` is for null='wild'"),
+    "no sampler for mmd": (dict(method="mmd", score=-X), "`score` must be a model with a `.sample` method for method='mmd'"),
+    "samples of another dimension": (dict(method=baselines.MMD(y=X[:, :2])), "`y` must have 3 columns"),
+    "a bandwidth each for mmd": (dict(method="mmd", kernel=fs.RBF([1.0, 2.0])), "`kernel` of the MMD must have one bandwidth"),
     "no sampler": (dict(method="rfsd", score=np.negative), "`score` must be a model with a `.sample` method for method='rfsd'"),
 }
 
@@ -140,6 +212,11 @@ def test_bad_options(case):
         (lambda: baselines.RFSD(df="few"), TypeError, "`df` must be a number"),
         (lambda: baselines.FSSD(n_locations=0), ValueError, "`n_locations` must be at least 1"),
         (lambda: baselines.FSSD(optimise=1), TypeError, "`optimise` must be True or False"),
+        (lambda: baselines.MMD(y=X, n_model=3), ValueError, "`n_model` is how many samples to draw"),
+        (lambda: baselines.MMD(n_model=1), ValueError, "`n_model` must be at least 2"),
+        (lambda: fs.mmd(X, X[:, :2]), ValueError, "`y` must have 3 columns"),
+        (lambda: fs.mmd(X, X, statistic="w"), ValueError, "`statistic` must be one of 'u', 'v'"),
+        (lambda: baselines.KSDAgg(multiples=[1.0, -1.0]), ValueError, "`multiples` must be positive"),
         (lambda: baselines.RFSD(pool=1), ValueError, "`pool` must be at least 2"),
     ],
 )

@@ -39,6 +39,7 @@ ORDER = [
     "baselines.features",
     "baselines.ksd",
     "baselines.fssd",
+    "baselines.mmd",
     "baselines.rfsd",
     "baselines",
     "aggregate",

@@ -3,12 +3,13 @@
 from .._validate import check_choice
 from .base import Baseline
 from .fssd import FSSD
-from .ksd import KSD
+from .ksd import KSD, KSDAgg
+from .mmd import MMD
 from .rfsd import RFSD
 
-__all__ = ["FSSD", "KSD", "RFSD"]
+__all__ = ["FSSD", "KSD", "MMD", "RFSD", "KSDAgg"]
 
-BASELINES = {"ksd": KSD, "rfsd": RFSD, "fssd": FSSD}
+BASELINES = {"ksd": KSD, "rfsd": RFSD, "fssd": FSSD, "mmd": MMD, "ksdagg": KSDAgg}
 
 
 def as_baseline(method):

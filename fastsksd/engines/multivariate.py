@@ -1,4 +1,4 @@
-"""Pair terms of the kernelized Stein discrepancy with a multivariate kernel (KSD), tile by tile."""
+"""Pair terms of a multivariate kernel, and of the kernelized Stein discrepancy with one (KSD), tile by tile."""
 
 import numba
 import numpy as np
@@ -80,3 +80,43 @@ def _ksd_row(code, d, ss, xx, sx, x2_i, x2, sx_i, sx_j, out):
         out[j] = _ksd_term(code, d, square, ss[j], sx_i + sx_j[j] - sx[j])
         total += out[j]
     return total
+
+
+class KernelPairs(PairTerms):
+    """The kernel itself, ``k(x_i, x_j)``, RBF (code 0) or IMQ (code 1) of ``|x_i - x_j| / h``."""
+
+    name = "direct"
+
+    def __init__(self, code, x, h):
+        self.code = code
+        self.n = x.shape[0]
+        self.x = (x - np.median(x, axis=0)) / h
+        self.squares = np.einsum("id,id->i", self.x, self.x)
+
+    def tile(self, rows, columns):
+        entries = product(self.x[rows], self.x[columns])
+        _kernel_tile(self.code, entries, self.squares[rows], self.squares[columns], rows.start == columns.start)
+        return entries, np.atleast_1d(entries.sum())
+
+    def diagonal(self):
+        return np.array([float(self.n)])
+
+    def own_terms(self):
+        return np.ones(self.n)
+
+
+@parallel
+def _kernel_tile(code, entries, row_squares, column_squares, on_diagonal):
+    """Inner products become values of the kernel, zero where ``i >= j``."""
+    for i in numba.prange(entries.shape[0]):
+        first = i + 1 if on_diagonal else 0
+        entries[i, :first] = 0.0
+        _kernel_row(code, entries[i, first:], row_squares[i], column_squares[first:])
+
+
+@compiled
+def _kernel_row(code, out, square, squares):
+    prefer_wide_vectors()
+    for j in range(out.size):
+        gap = max(0.0, square + squares[j] - 2.0 * out[j])
+        out[j] = exp_nonpositive(-0.5 * gap) if code == 0 else inverse_sqrt(1.0 + gap)
