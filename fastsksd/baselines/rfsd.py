@@ -17,7 +17,7 @@ The features grow towards z and may be very skewed, so that neither the samples'
 means: with random signs a true model in 5 dimensions was rejected in 33% of tests with 200 samples at a level of 5%, with a normal law
 of the samples' covariance in 20%. Hence the null comes from samples of the model, which has to have a `.sample` method:
 
-model      means of the features of n samples out of a pool of ``5000 + 500 d`` samples of the model
+model      means of the features of n samples drawn without replacement from a pool of samples of the model, 5000 or ``5 n``
 spectral   the limit law, normal with the second moments of the pool, as in the published tests, which mend the level by a table of
            nominal levels for each dimension; there is none here
 """
@@ -49,7 +49,8 @@ class RFSD(Baseline):
     width : float
         Width of the base kernel in median distances between samples.
     pool : int, optional
-        Samples of the model that the null is made from; 5000 + 500 d unless given.
+        Samples of the model that the null is made from, at least ``5 n``; by default 5000 or as many. (The published tests take
+        ``5000 + 500 d``.)
 
     Examples
     --------
@@ -112,7 +113,7 @@ class RFSD(Baseline):
     def evaluate(self, task, prepared):
         z, c = prepared
         n, d = task.x.shape
-        pool = samples_of_model(task.score, 5000 + 500 * d if self.pool is None else max(n, self.pool), d, self.name, task.rng)
+        pool = samples_of_model(task.score, max(5 * n, 5000 if self.pool is None else self.pool), d, self.name, task.rng)
         everything = np.concatenate([task.x, pool])
         scores = np.concatenate([task.scores, evaluate_score(task.score, pool)])
         features = self.features(everything, scores, z, c, task.x.mean(axis=0))
