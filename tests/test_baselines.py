@@ -192,6 +192,7 @@ BAD = {
     "no sampler for mmd": (dict(method="mmd", score=-X), "`score` must be a model with a `.sample` method for method='mmd'"),
     "samples of another dimension": (dict(method=baselines.MMD(y=X[:, :2])), "`y` must have 3 columns"),
     "a bandwidth each for mmd": (dict(method="mmd", kernel=fs.RBF([1.0, 2.0])), "`kernel` of the MMD must have one bandwidth"),
+    "a small pool": (dict(method=baselines.RFSD(pool=79)), "`pool` must be at least twice the number of samples, 40; got 79"),
     "no sampler": (dict(method="rfsd", score=np.negative), "`score` must be a model with a `.sample` method for method='rfsd'"),
 }
 
