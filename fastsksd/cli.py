@@ -17,8 +17,8 @@ def main(argv=None):
     demo.add_argument("--seed", type=seed, default=0, help="random seed (default 0)")
     bench = commands.add_parser("bench", help="speed against vectorised NumPy, measured side by side")
     bench.add_argument("--repeat", type=count, default=7, help="runs per measurement, the median counts (default 7)")
-    reproduce = commands.add_parser("reproduce", help="run a study and write its report")
-    reproduce.add_argument("name", help="level or power")
+    reproduce = commands.add_parser("reproduce", help="run a study, or all of them, and write reports")
+    reproduce.add_argument("name", help="a study (an unknown name lists them), or all")
     reproduce.add_argument("--scale", default="quick", help="smoke, quick (default) or paper")
     reproduce.add_argument("--out", default="results", help="folder of results and report (default: results)")
     reproduce.add_argument("--jobs", type=count, default=1, help="processes, each on one thread (default 1, on all threads)")
@@ -47,22 +47,18 @@ def _bench(arguments):
 
 
 def _reproduce(arguments):
-    from .experiments import RunError, reproduce
+    from .experiments import RunError, names_of, reproduce
     from .progress import ProgressBar
 
     try:
-        paths = reproduce(
-            arguments.name,
-            arguments.scale,
-            arguments.out,
-            jobs=arguments.jobs,
-            resume=arguments.resume,
-            progress=ProgressBar(arguments.name),
-        )
+        for name in names_of(arguments.name, arguments.scale):
+            paths = reproduce(
+                name, arguments.scale, arguments.out, jobs=arguments.jobs, resume=arguments.resume, progress=ProgressBar(name)
+            )
+            print(*paths, sep="\n", flush=True)
     except (RunError, ImportError) as error:
         print(f"fastsksd: {error}", file=sys.stderr)
         return 2
-    print(*paths, sep="\n")
     return 0
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import fastsksd as fs
 from fastsksd import cli, models
-from fastsksd.experiments import level, power, problems, report, reproduce, run, runner
+from fastsksd.experiments import benchmark_gof, level, power, problems, report, reproduce, run, runner
 
 
 def results(rows):
@@ -174,7 +174,8 @@ def test_results_of_other_settings_are_refused(tiny, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nothing"], "unknown experiment 'nothing'; there are level, power"),
+        (["nothing"], "unknown experiment 'nothing'; there are benchmark_gof, "),
+        (["all", "--scale", "huge"], "unknown scale 'huge'"),
         (["level", "--scale", "huge"], "unknown scale 'huge'"),
     ],
 )
@@ -235,3 +236,55 @@ def test_missing_matplotlib_is_named_before_the_run(tmp_path, monkeypatch):
     with pytest.raises(ImportError, match=r"pip install 'fastsksd\[plot\]'"):
         reproduce("power", "smoke", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_all_runs_every_study_in_turn(tiny, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(runner, "EXPERIMENTS", ("level", "power"))
+    monkeypatch.setitem(power.SCALES, "tiny", dict(power.SCALES["smoke"], problems=["diffusion"], nulls=["normal"], trials=[[40, 1]]))
+    assert cli.main(["reproduce", "all", "--scale", "tiny", "--out", str(tmp_path)]) == 0
+    written = [line.rsplit("/", 1)[-1] for line in capsys.readouterr().out.splitlines()]
+    assert written == ["level.md", "level.html", "power.md", "power.html"]
+    # What is finished is not begun again.
+    assert cli.main(["reproduce", "all", "--scale", "tiny", "--out", str(tmp_path)]) == 2
+    assert "holds 12 finished trials" in capsys.readouterr().err
+
+
+def test_published_rates_stand_beside_ours():
+    assert report.agrees(20, 20, 0.99) == "yes" and report.agrees(5, 20, 0.99) == "NO" and report.agrees(5, 20, None) == ""
+    assert report.show_rate(10, 20) == "0.50 (0.30 to 0.70)"
+
+
+def test_benchmark_study(tmp_path, monkeypatch):
+    settings = dict(benchmark_gof.SCALES["smoke"], problems=["diffusion", benchmark_gof.NULL], d=[2, 4], n=120)
+    monkeypatch.setitem(benchmark_gof.SCALES, "tiny", settings)
+    paths = reproduce("benchmark_gof", "tiny", tmp_path)
+    text = paths[0].read_text()
+    for method in benchmark_gof._methods(settings):
+        assert text.count(f"| diffusion | {method} |") == 1 and f"| {benchmark_gof.NULL} | {method} |" in text
+    assert "| SKSD-g+KE+GO | 0 |" in text and "not shown beside this scale" in text
+    assert (tmp_path / "benchmark_gof_1.png").stat().st_size > 10_000
+
+
+def test_benchmark_report_compares_with_the_paper():
+    settings = dict(benchmark_gof.SCALES["quick"], problems=["Laplace", benchmark_gof.NULL], d=[100], trials=20)
+    methods = benchmark_gof._methods(settings)
+    rows = [
+        dict(problem=problem, d=100, trial=trial, sweep=[[name, 50, 0.5] for name in methods if "GO" in name], seconds=dict.fromkeys(methods, 0.25),
+             p=dict.fromkeys(methods, 0.01 if problem == "Laplace" else 0.5))
+        for problem in settings["problems"]
+        for trial in range(20)
+    ]  # fmt: skip
+    text = _text(benchmark_gof.report(rows, settings))
+    assert "| Laplace | SKSD-g+Ex | 1.00 (0.84 to 1.00) | 1 | yes | 0.250 | 0.38 |" in text
+    assert "| Laplace | SKSD-g+GO | 1.00 (0.84 to 1.00) | 0.58 | NO | 0.250 | 39.39 |" in text
+    assert "| KSD | 0.00 | 0.00 (0.00 to 0.16) |" in text
+
+
+def test_both_readings_of_the_student_problem():
+    """As stated, p and q have the same variance; as the published script ran it, they do not."""
+    rng = np.random.default_rng(0)
+    stated, run_as = (benchmark_gof._problem(name, 3, rng) for name in ("Student t", benchmark_gof.T_AS_RUN))
+    x = np.ones((1, 3))
+    np.testing.assert_allclose(stated.p.score(x), -0.6 * x)
+    np.testing.assert_allclose(run_as.p.score(x), -x)
+    np.testing.assert_allclose(stated.q.score(x), run_as.q.score(x))

@@ -62,6 +62,7 @@ ORDER = [
     "bench",
     "experiments.problems",
     "experiments.report",
+    "experiments.benchmark_gof",
     "experiments.level",
     "experiments.power",
     "experiments.runner",

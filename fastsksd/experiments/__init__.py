@@ -1,9 +1,9 @@
 """Experiments: one module per study, table or figure; ``fastsksd reproduce NAME`` runs them and writes a report."""
 
 from .report import pyplot, write_report
-from .runner import EXPERIMENTS, RunError, load, run, settings_of
+from .runner import EXPERIMENTS, RunError, load, names_of, run, settings_of
 
-__all__ = ["EXPERIMENTS", "RunError", "load", "reproduce", "run", "settings_of", "write_report"]
+__all__ = ["EXPERIMENTS", "RunError", "load", "names_of", "reproduce", "run", "settings_of", "write_report"]
 
 
 def reproduce(name, scale="smoke", out="results", *, jobs=1, resume=False, progress=None):

@@ -111,3 +111,39 @@ def interval(successes, trials, level=0.95):
     centre = (rate + z * z / (2 * trials)) / (1 + z * z / trials)
     half = z / (1 + z * z / trials) * (rate * (1 - rate) / trials + z * z / (4 * trials * trials)) ** 0.5
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def show_rate(successes, trials):
+    """A rate with its confidence interval."""
+    low, high = interval(successes, trials)
+    return f"{successes / trials:.2f} ({low:.2f} to {high:.2f})"
+
+
+def agrees(successes, trials, published):
+    """Whether the confidence interval of a rate covers a published one; nothing where none was published."""
+    if published is None:
+        return ""
+    low, high = interval(successes, trials)
+    return "yes" if low <= published <= high else "NO"
+
+
+def log_axis(axis, ticks, label, first=None):
+    """A logarithmic horizontal axis of a matplotlib plot; ticks that would crowd have no number. `first` is a place with its name."""
+    axis.set_xscale("log")
+    axis.minorticks_off()
+    places, names = ([first[0]], [first[1]]) if first else ([], [])
+    last = first[0] if first else 0.0
+    for tick in ticks:
+        fits = tick >= 1.35 * last
+        places.append(tick)
+        names.append(f"{tick:g}" if fits else "")
+        last = tick if fits else last
+    axis.set_xticks(places, names, fontsize=8)
+    axis.set_xlabel(label)
+
+
+def shared_legend(figure, axis, columns):
+    """One legend below all plots, with the lines of one of them."""
+    handles, labels = axis.get_legend_handles_labels()
+    figure.tight_layout()
+    figure.legend(handles, labels, loc="upper center", ncol=columns, fontsize=8, frameon=False, bbox_to_anchor=(0.5, 0.0))

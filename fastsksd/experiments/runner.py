@@ -23,7 +23,7 @@ import numpy as np
 from .. import journal
 from ..pool import ProcessesDied, finished
 
-EXPERIMENTS = ("level", "power")
+EXPERIMENTS = ("benchmark_gof", "level", "power")
 
 
 class RunError(Exception):
@@ -33,7 +33,7 @@ class RunError(Exception):
 def load(name):
     """The module of an experiment."""
     if name not in EXPERIMENTS:
-        raise RunError(f"unknown experiment {name!r}; there are {', '.join(EXPERIMENTS)}.")
+        raise RunError(f"unknown experiment {name!r}; there are {', '.join(EXPERIMENTS)}, and all.")
     return import_module(f"{__package__}.{name}")
 
 
@@ -43,6 +43,14 @@ def settings_of(name, scale):
     if scale not in scales:
         raise RunError(f"unknown scale {scale!r} of {name!r}; there are {', '.join(scales)}.")
     return scales[scale]
+
+
+def names_of(name, scale):
+    """The experiments meant by a name, which may be "all"; each has the scale."""
+    names = EXPERIMENTS if name == "all" else (name,)
+    for each in names:
+        settings_of(each, scale)
+    return names
 
 
 def run(name, scale="smoke", out="results", *, jobs=1, resume=False, progress=None):
@@ -103,7 +111,7 @@ def _open_results(path, header, resume):
     """Results that are there already, by task; a last line that a kill tore apart is taken off."""
     journal.begin(path, header)
     try:
-        there, lines, whole = journal.read(path, lambda line: (line["task"], line["rows"][0]["p"]))
+        there, lines, whole = journal.read(path, lambda line: (line["task"].keys(), line["rows"][0].keys()))
     except journal.Unreadable as error:
         raise RunError(f"{error} Mend it or choose another folder.") from None
     expected = json.loads(json.dumps(header))
