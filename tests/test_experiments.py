@@ -13,7 +13,7 @@ import pytest
 
 import fastsksd as fs
 from fastsksd import cli, models
-from fastsksd.experiments import benchmark_gof, level, power, problems, report, reproduce, run, runner
+from fastsksd.experiments import benchmark_gof, level, power, problems, rbm, report, reproduce, run, runner
 
 
 def results(rows):
@@ -288,3 +288,31 @@ def test_both_readings_of_the_student_problem():
     np.testing.assert_allclose(stated.p.score(x), -0.6 * x)
     np.testing.assert_allclose(run_as.p.score(x), -x)
     np.testing.assert_allclose(stated.q.score(x), run_as.q.score(x))
+
+
+def test_rbm_study(tmp_path, monkeypatch):
+    settings = dict(rbm.SCALES["smoke"], perturbations=[0.0, 1.0], at=1.0, n=150, train=150)
+    monkeypatch.setitem(rbm.SCALES, "tiny", settings)
+    text = reproduce("rbm", "tiny", tmp_path)[0].read_text()
+    rows = run("rbm", "tiny", tmp_path, resume=True)
+    assert [row["p"][rbm.EXACT] <= 0.05 for row in rows] == [False, False, True, True]
+    # Pruning and epochs are looked at where the study says so; all slices and no epoch are the tests that are there already.
+    assert [bool(row["pruning"] and row["epochs"]) for row in rows] == [False, False, True, True]
+    for row in rows[2:]:
+        assert {m for _, m, _ in row["pruning"]} == set(settings["pruning"]) and {count for _, count, _ in row["epochs"]} == {0, 2, 5}
+    for method in rbm.METHODS:
+        assert text.count(f"| {method} |") >= 2
+    assert "not shown beside this scale" in text and (tmp_path / "rbm_1.png").stat().st_size > 10_000
+
+
+def test_rbm_report_compares_with_the_paper_and_shows_the_spread():
+    settings = dict(rbm.SCALES["quick"], perturbations=[0.0, 0.01])
+    rows = [
+        dict(perturbation=value, model=model, trial=0, p=dict.fromkeys(rbm.METHODS, 0.01 if model < 6 and value else 0.5),
+             seconds={rbm.KE: 0.3}, pruning=[[rbm.KE, 3, 0.5]], epochs=[[rbm.GO, 3, 0.5]])
+        for value in (0.0, 0.01)
+        for model in range(10)
+    ]  # fmt: skip
+    text = _text(rbm.report(rows, settings))
+    assert "| SKSD-rg+KE | 0.60 (0.31 to 0.83) | 0.67 | yes | 0.00 to 1.00 | 0.300 | 0.19 |" in text
+    assert "| SKSD-rg+Ex | 0.60 (0.31 to 0.83) | 0.95 | NO | 0.00 to 1.00 |" in text

@@ -63,6 +63,7 @@ ORDER = [
     "experiments.problems",
     "experiments.report",
     "experiments.benchmark_gof",
+    "experiments.rbm",
     "experiments.level",
     "experiments.power",
     "experiments.runner",

@@ -1,0 +1,238 @@
+"""Tests of restricted Boltzmann machines (Section "RBM GOF test"): rejection against perturbation, pruning, refinement, random r.
+
+Slices are found on states that Gibbs chains meet on the way to equilibrium, and tested on samples from its end. The published numbers
+are for one random model; here there are several, and the spread between them is shown.
+"""
+
+import time
+
+import numpy as np
+
+from ..gof import gof_test
+from ..models import GaussBernRBM
+from ..refine import refine_slices
+from ..slices import Slices, active_slices
+from .report import Heading, Table, Text, agrees, figure_of, interval, pyplot, show_rate
+
+FIGURES = True
+TITLE = "Tests of restricted Boltzmann machines"
+_COMMON = dict(d=50, hidden=40, n=1000, train=2000, burn_in=2000, n_resamples=1000, slices=3, go_epochs=50, at=0.01)
+SCALES = {
+    "smoke": dict(
+        _COMMON, d=6, hidden=4, n=80, train=80, burn_in=30, n_resamples=99, perturbations=[0.0, 0.01, 0.1], models=2, trials=1,
+        pruning=[1, 3, 6], epochs=[2, 5], go_epochs=5,
+    ),
+    "quick": dict(
+        _COMMON, perturbations=[0.0, 0.005, 0.01, 0.014, 0.018], models=10, trials=2, pruning=[1, 3, 10, 50], epochs=[10, 50]
+    ),
+    "paper": dict(
+        _COMMON, perturbations=[0.0, 0.005, 0.007, 0.009, 0.01, 0.011, 0.012, 0.013, 0.014, 0.016, 0.018], models=10, trials=10,
+        pruning=[1, 2, 3, 5, 10, 20, 50], epochs=[10, 25, 50, 100, 200],
+    ),
+}  # fmt: skip
+AGGREGATE, KSD = "aggregate (default)", "KSD"
+EXACT, KE, KE_DEBIASED, GE, GO = "SKSD-rg+Ex", "SKSD-rg+KE", "SKSD-rg+KE, debiased", "SKSD-rg+GE", "SKSD-rg+GO"
+RANDOM_EXACT, RANDOM_KE, RANDOM_GO = "randSKSD-g+Ex", "randSKSD-g+KE", "randSKSD-g+GO"
+METHODS = (AGGREGATE, EXACT, KE, KE_DEBIASED, GE, GO, RANDOM_EXACT, RANDOM_KE, RANDOM_GO, KSD)
+PUBLISHED = {EXACT: (0.95, 0.04), KE: (0.67, 0.19), GO: (0.45, 10.15)}  # rejection rate and seconds to find slices, at 0.01
+
+
+def tasks(settings):
+    return [
+        dict(perturbation=perturbation, model=model, trial=trial)
+        for trial in range(settings["trials"])
+        for perturbation in settings["perturbations"]
+        for model in range(settings["models"])
+    ]
+
+
+def run_task(task, settings, rng):
+    p = GaussBernRBM.random(settings["d"], settings["hidden"], rng=np.random.default_rng(task["model"]))
+    q = p.perturbed(task["perturbation"], rng=rng)
+    x = q.sample(settings["n"], burn_in=settings["burn_in"], rng=rng)
+    train = q.burn_in_samples(settings["train"], burn_in=settings["burn_in"], rng=rng)
+    trial = _Trial(p, q, x, train, settings, rng)
+    m, epochs = settings["slices"], settings["go_epochs"]
+    axes = np.eye(p.d)
+    one_hot = axes[rng.choice(p.d, m, replace=False)]
+    pvalues, seconds = {}, {}
+    searches = {
+        EXACT: lambda: trial.active("exact", n_slices=m),
+        KE: lambda: trial.active("ke", n_slices=m),
+        KE_DEBIASED: lambda: active_slices(train, p, n_slices=m),
+        GE: lambda: trial.active("ge", n_slices=m),
+        GO: lambda: trial.climbed(Slices(axes, axes), epochs),
+        RANDOM_EXACT: lambda: trial.active("exact", basis=one_hot),
+        RANDOM_KE: lambda: trial.active("ke", basis=one_hot),
+        RANDOM_GO: lambda: trial.climbed(Slices(axes, axes), epochs, update="g"),
+    }
+    for name, search in searches.items():
+        start = time.perf_counter()
+        slices = search()
+        seconds[name] = time.perf_counter() - start
+        pvalues[name] = trial.pvalue(slices)
+    common = dict(n_resamples=settings["n_resamples"], rng=rng)
+    pvalues[AGGREGATE] = float(gof_test(x, p, **common).pvalue)
+    pvalues[KSD] = float(gof_test(x, p, method="ksd", **common).pvalue)
+    ablations = _ablations(trial, settings, axes) if task["perturbation"] == settings["at"] else {"pruning": [], "epochs": []}
+    return [dict(task, p=pvalues, seconds=seconds, **ablations)]
+
+
+class _Trial:
+    """One set of samples, with the ways to find slices for it and to test along them."""
+
+    def __init__(self, p, q, x, train, settings, rng):
+        self.p, self.q, self.x, self.train, self.rng = p, q, x, train, rng
+        self.n_resamples = settings["n_resamples"]
+
+    def active(self, estimator, **options):
+        score_q = self.q if estimator == "exact" else None
+        return active_slices(self.train, self.p, estimator=estimator, score_q=score_q, debias=False, **options)
+
+    def climbed(self, slices, epochs, update="rg"):
+        batch_size = min(100, self.train.shape[0])
+        return refine_slices(self.train, self.p, slices, epochs=epochs, batch_size=batch_size, update=update, rng=self.rng)
+
+    def pvalue(self, slices):
+        result = gof_test(self.x, self.p, slices=slices, null="bootstrap", n_resamples=self.n_resamples, rng=self.rng)
+        return float(result.pvalue)
+
+
+def _ablations(trial, settings, axes):
+    """p-values as [method, number of slices, p] and [method with slices, epochs, p]."""
+    exact, ke = trial.active("exact"), trial.active("ke")
+    climbed = trial.climbed(Slices(axes, axes), settings["go_epochs"])
+    pruning = [
+        [name, m, trial.pvalue(slices[:m])]
+        for name, slices in ((EXACT, exact), (KE, ke), (GO, climbed))
+        for m in settings["pruning"]
+    ]
+    m = settings["slices"]
+    starts = {
+        f"{EXACT}+GO, {m}": exact[:m],
+        f"{KE}+GO, {m}": ke[:m],
+        f"{GO}, {m}": Slices(axes[:m], axes[:m]),
+        f"{GO}, {len(axes)}": Slices(axes, axes),
+    }
+    epochs = [
+        [name, count, trial.pvalue(trial.climbed(start, count))]
+        for name, start in starts.items()
+        for count in [0, *settings["epochs"]]
+    ]
+    return {"pruning": pruning, "epochs": epochs}
+
+
+def report(rows, settings):
+    counts, pruning, epochs, seconds, by_model = {}, {}, {}, {}, {}
+    for row in rows:
+        for method, pvalue in row["p"].items():
+            _count(counts, (method, row["perturbation"]), pvalue)
+            _count(by_model, (method, row["perturbation"], row["model"]), pvalue)
+        for method, value in row["seconds"].items():
+            seconds.setdefault(method, []).append(value)
+        for found, values in ((pruning, row["pruning"]), (epochs, row["epochs"])):
+            for method, place, pvalue in values:
+                _count(found, (method, place), pvalue)
+    comparable = all(settings[name] == _COMMON[name] for name in _COMMON)
+    return [
+        Text(
+            f"D = {settings['d']}, {settings['hidden']} hidden units, {settings['burn_in']} Gibbs steps, {settings['n']} test samples, "
+            f"{settings['train']} states from the burn-in for training; level 0.05. {settings['models']} random models, each with "
+            f"{settings['trials']} perturbations and samples. Active slices: the top {settings['slices']}, by the paper's own estimates "
+            "unless it says 'debiased'; GO: r and g from the coordinates, "
+            f"{settings['go_epochs']} epochs. rand: r is one-hot and stays, {settings['slices']} at random (all of them for GO)."
+        ),
+        Heading(f"At perturbation {settings['at']:g}"),
+        Text(
+            "The paper's numbers are for one random model, on a GPU. 'Agrees' says whether the 95% interval of our rate covers them."
+            if comparable
+            else "The paper's numbers are for its own sizes: not shown beside this scale."
+        ),
+        _table(counts, by_model, seconds, settings, comparable),
+        figure_of(
+            _figure(counts, pruning, epochs, settings),
+            "Rejection rate against the perturbation; against the number of slices and against epochs of GO at perturbation "
+            f"{settings['at']:g}. Bands: 95% intervals",
+        ),
+        Heading("All perturbations (0 is the level)"),
+        Table(
+            ["test", *(f"{value:g}" for value in settings["perturbations"])],
+            [[method, *(show_rate(*counts[method, value]) for value in settings["perturbations"])] for method in METHODS],
+        ),
+        Heading(f"Number of slices, perturbation {settings['at']:g}"),
+        _ablation_table(pruning, "slices"),
+        Heading(f"Epochs of gradient ascent, perturbation {settings['at']:g}"),
+        _ablation_table(epochs, "epochs"),
+    ]
+
+
+def _count(counts, key, pvalue):
+    count = counts.setdefault(key, [0, 0])
+    count[0] += pvalue <= 0.05
+    count[1] += 1
+
+
+def _table(counts, by_model, seconds, settings, comparable):
+    table = []
+    for method in METHODS:
+        count = counts[method, settings["at"]]
+        rate, paper_seconds = PUBLISHED.get(method, (None, None)) if comparable else (None, None)
+        rates = [
+            rejected / trials for rejected, trials in (by_model[method, settings["at"], k] for k in range(settings["models"]))
+        ]
+        table.append(
+            [method, show_rate(*count), "" if rate is None else rate, agrees(*count, rate), f"{min(rates):.2f} to {max(rates):.2f}",
+             f"{np.median(seconds[method]):.3f}" if method in seconds else "", "" if paper_seconds is None else paper_seconds]
+        )  # fmt: skip
+    header = ["test", "rejection rate (95% interval)", "paper", "agrees", "from model to model"]
+    return Table([*header, "seconds to find slices, median", "paper (GPU)"], table)
+
+
+def _ablation_table(counts, what):
+    places = sorted({place for _, place in counts})
+    table = [
+        [method, *(show_rate(*counts[method, place]) for place in places)]
+        for method in dict.fromkeys(method for method, _ in counts)
+    ]
+    return Table(["test", *(f"{place} {what}" for place in places)], table)
+
+
+_COLOURS = {AGGREGATE: "#000000", EXACT: "#0072b2", KE: "#009e73", GO: "#d55e00", KSD: "#cc79a7", GE: "#56b4e9"}
+
+
+def _figure(counts, pruning, epochs, settings):
+    plt = pyplot()
+    figure, axes = plt.subplots(1, 4, figsize=(14, 3.4), sharey=True)
+    places = settings["perturbations"]
+    for method in (AGGREGATE, EXACT, KE, GE, GO, KSD):
+        _line(axes[0], places, [counts[method, place] for place in places], _COLOURS[method], method)
+    for method, partner in ((EXACT, RANDOM_EXACT), (KE, RANDOM_KE), (GO, RANDOM_GO)):
+        _line(axes[1], places, [counts[method, place] for place in places], _COLOURS[method], method)
+        _line(axes[1], places, [counts[partner, place] for place in places], _COLOURS[method], partner, "--")
+    for axis, found in ((axes[2], pruning), (axes[3], epochs)):
+        for method in dict.fromkeys(name for name, _ in found):
+            sizes = [place for name, place in found if name == method]
+            colour = next(_COLOURS[base] for base in (EXACT, KE, GO) if method.startswith(base))
+            dashes = "--" if method == f"{GO}, {settings['slices']}" else "-"
+            _line(axis, sizes, [found[method, size] for size in sizes], colour, method, dashes)
+    titles = ("methods", "r active or fixed", f"perturbation {settings['at']:g}", f"perturbation {settings['at']:g}")
+    labels = ("perturbation", "perturbation", "number of slices", "epochs of GO")
+    for axis, title, label in zip(axes, titles, labels, strict=True):
+        axis.set_title(title, fontsize=9)
+        axis.set_xlabel(label)
+        axis.axhline(0.05, color="grey", linewidth=0.6)
+        axis.set_ylim(-0.03, 1.03)
+        axis.legend(fontsize=6.5, framealpha=0.7, handlelength=3.2)
+    axes[0].set_ylabel("rejection rate")
+    axes[2].set_xscale("log")
+    axes[2].minorticks_off()
+    axes[2].set_xticks(settings["pruning"], [str(m) for m in settings["pruning"]])
+    figure.tight_layout()
+    return figure
+
+
+def _line(axis, places, counts, colour, label, dashes="-"):
+    axis.plot(
+        places, [rejected / trials for rejected, trials in counts], dashes, color=colour, marker="o", markersize=3, label=label
+    )
+    axis.fill_between(places, *zip(*(interval(*count) for count in counts), strict=True), color=colour, alpha=0.07, linewidth=0)
