@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import fastsksd as fs
-from fastsksd import cli, models
-from fastsksd.experiments import benchmark_gof, level, power, problems, rbm, report, reproduce, run, runner
+from fastsksd import cli, learning, models
+from fastsksd.experiments import benchmark_gof, ica, level, power, problems, rbm, report, reproduce, run, runner
 
 
 def results(rows):
@@ -316,3 +316,34 @@ def test_rbm_report_compares_with_the_paper_and_shows_the_spread():
     text = _text(rbm.report(rows, settings))
     assert "| SKSD-rg+KE | 0.60 (0.31 to 0.83) | 0.67 | yes | 0.00 to 1.00 | 0.300 | 0.19 |" in text
     assert "| SKSD-rg+Ex | 0.60 (0.31 to 0.83) | 0.95 | NO | 0.00 to 1.00 |" in text
+
+
+def test_ica_study(tmp_path, monkeypatch):
+    settings = dict(ica.SCALES["smoke"], methods=["sksd-scoring", "sksd-g+ke+go", "ksd"], d=[4], n_train=1000, n_test=2000)
+    monkeypatch.setitem(ica.SCALES, "tiny", settings)
+    text = reproduce("ica", "tiny", tmp_path)[0].read_text()
+    rows = run("ica", "tiny", tmp_path, resume=True)
+    for k in range(0, 6, 3):  # methods of a run share problem and beginning, but for what "sksd-scoring" does before its first step
+        assert rows[k]["truth"] == rows[k + 1]["truth"] and rows[k + 1]["trace"]["nll"][0] == rows[k + 2]["trace"]["nll"][0]
+        assert abs(rows[k]["nll"] - rows[k]["truth"]) < 0.1 < rows[k + 1]["nll"] - rows[k + 1]["truth"]
+        assert rows[k + 1]["trace"]["step"] == [0, 10, 20, 30, 40]
+    assert rows[0]["truth"] != rows[3]["truth"]
+    assert "| 4 | sksd-scoring |" in text and "LSD was left out" in text and (tmp_path / "ica_1.png").stat().st_size > 10_000
+
+
+def test_ica_report_compares_with_the_paper_and_shows_what_diverged():
+    settings = dict(ica.SCALES["paper"], d=[100], runs=2)
+    common = dict(d=100, method="sksd-g+ke+go", diverged=None, truth=-20.0, seconds=3.0, trace=dict(step=[0, 5], nll=[9.0, 8.0]))
+    rows = [dict(common, run=0, nll=6.0), dict(common, run=1, nll=8.0), dict(d=100, run=0, method="ksd", diverged=17)]
+    text = _text(ica.report(rows, settings))
+    assert "| 100 | sksd-g+ke+go | 7.00 +- 1.41 | 6.93 +- 1.36 | -20.00 +- 0.00 | 27.00 +- 1.41 | 25.63 | 3.0 |  |" in text
+    assert "| 100 | ksd |  | 110.78 +- 1.19 |  |  | 129.48 |  | after 17 steps |" in text
+
+
+def test_training_that_diverges_is_a_result(monkeypatch):
+    def fail(*_, **__):
+        raise learning.Diverged("too far", 7)
+
+    monkeypatch.setattr(ica, "fit_ica", fail)
+    task = dict(d=4, run=0, method="ksd")
+    assert ica.run_task(task, ica.SCALES["smoke"], np.random.default_rng(0)) == [dict(task, diverged=7)]

@@ -64,6 +64,7 @@ ORDER = [
     "experiments.report",
     "experiments.benchmark_gof",
     "experiments.rbm",
+    "experiments.ica",
     "experiments.level",
     "experiments.power",
     "experiments.runner",

@@ -23,7 +23,7 @@ import numpy as np
 from .. import journal
 from ..pool import ProcessesDied, finished
 
-EXPERIMENTS = ("benchmark_gof", "rbm", "level", "power")
+EXPERIMENTS = ("benchmark_gof", "rbm", "ica", "level", "power")
 
 
 class RunError(Exception):
