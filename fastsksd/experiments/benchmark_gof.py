@@ -9,7 +9,8 @@ import time
 
 import numpy as np
 
-from ..gof import METHODS, gof_test
+from ..baselines import BASELINES
+from ..gof import gof_test
 from ..models import Gaussian
 from ..refine import refine_slices
 from ..slices import Slices, random_slices
@@ -21,9 +22,7 @@ TITLE = "Benchmark goodness-of-fit tests"
 T_AS_RUN = "Student t, p = N(0, I)"
 PROBLEMS = ("Laplace", "Student t", T_AS_RUN, "diffusion")
 NULL = "null: p = q = N(0, I)"
-_COMMON = dict(
-    problems=[*PROBLEMS, NULL], n=1000, train=200, n_resamples=1000, baselines=[name for name in METHODS if name != "sksd"]
-)
+_COMMON = dict(problems=[*PROBLEMS, NULL], n=1000, train=200, n_resamples=1000, baselines=list(BASELINES))
 SCALES = {
     "smoke": dict(
         _COMMON, d=[2, 5], trials=2, n=100, train=40, n_resamples=99, go_epochs=20, ke_go_epochs=5, sweep=[5, 20], ke_sweep=[2, 5]
