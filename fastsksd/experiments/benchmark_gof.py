@@ -22,13 +22,14 @@ TITLE = "Benchmark goodness-of-fit tests"
 T_AS_RUN = "Student t, p = N(0, I)"
 PROBLEMS = ("Laplace", "Student t", T_AS_RUN, "diffusion")
 NULL = "null: p = q = N(0, I)"
-_COMMON = dict(problems=[*PROBLEMS, NULL], n=1000, train=200, n_resamples=1000, baselines=list(BASELINES))
+_COMMON = dict(problems=[*PROBLEMS, NULL], n=1000, train=200, batch_size=50, n_resamples=1000, baselines=list(BASELINES))
 SCALES = {
     "smoke": dict(
-        _COMMON, d=[2, 5], trials=2, n=100, train=40, n_resamples=99, go_epochs=20, ke_go_epochs=5, sweep=[5, 20], ke_sweep=[2, 5]
+        _COMMON, d=[2, 5], trials=2, n=100, train=40, batch_size=10, n_resamples=99, go_epochs=20, ke_go_epochs=5,
+        sweep=[5, 20], ke_sweep=[2, 5],
     ),
     "quick": dict(
-        _COMMON, d=[2, 10, 30, 100], trials=20, go_epochs=1000, ke_go_epochs=50, sweep=[50, 200, 1000], ke_sweep=[10, 50, 100]
+        _COMMON, d=[2, 10, 30, 100], trials=10, go_epochs=1000, ke_go_epochs=50, sweep=[50, 200, 1000], ke_sweep=[10, 50, 100]
     ),
     "paper": dict(
         _COMMON, d=[2, 5, 10, 15, 20, 25, 30, 35, 40, 50, 60, 70, 80, 90, 100], trials=100, go_epochs=1000, ke_go_epochs=50,
@@ -65,7 +66,7 @@ def run_task(task, settings, rng):
     train, test = x[: settings["train"]], x[settings["train"] :]
     common = dict(n_resamples=settings["n_resamples"], rng=rng)
     found = dict(common, basis="identity", train=train, debias=False, null="bootstrap")
-    batch_size = max(2, settings["train"] // 4)
+    batch_size = settings["batch_size"]
     last = d == settings["d"][-1]
 
     def refined(epochs, parametrisation):
@@ -145,8 +146,8 @@ def report(rows, settings):
         Text(
             f"{settings['trials']} trials per cell; {settings['n']} samples, {settings['train']} of them for training; level 0.05; "
             f"{settings['n_resamples']} bootstrap replicates. GO: {settings['go_epochs']} epochs from random g; KE+GO: "
-            f"{settings['ke_go_epochs']} epochs from active g. 'unit g' climbs with vectors of length 1, the published code with a "
-            "Gaussian vector, whose steps on the sphere are sqrt(D) times smaller. Ex, GE, KE are the paper's own estimates "
+            f"{settings['ke_go_epochs']} epochs from active g; minibatches of {settings['batch_size']}. 'unit g' climbs with vectors of "
+            "length 1, the published code with a Gaussian vector, whose steps on the sphere are sqrt(D) times smaller. Ex, GE, KE are the paper's own estimates "
             "(debias=False). Tests without slices and the package's default use all samples."
         ),
         Heading(f"Rejection rates and seconds per test in {d} dimensions"),

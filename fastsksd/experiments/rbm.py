@@ -23,7 +23,7 @@ SCALES = {
         pruning=[1, 3, 6], epochs=[2, 5], go_epochs=5,
     ),
     "quick": dict(
-        _COMMON, perturbations=[0.0, 0.005, 0.01, 0.014, 0.018], models=10, trials=2, pruning=[1, 3, 10, 50], epochs=[10, 50]
+        _COMMON, perturbations=[0.0, 0.007, 0.01, 0.014], models=10, trials=2, pruning=[1, 3, 10, 50], epochs=[10, 50]
     ),
     "paper": dict(
         _COMMON, perturbations=[0.0, 0.005, 0.007, 0.009, 0.01, 0.011, 0.012, 0.013, 0.014, 0.016, 0.018], models=10, trials=10,
