@@ -146,9 +146,9 @@ def report(rows, settings):
         Text(
             f"{settings['trials']} trials per cell; {settings['n']} samples, {settings['train']} of them for training; level 0.05; "
             f"{settings['n_resamples']} bootstrap replicates. GO: {settings['go_epochs']} epochs from random g; KE+GO: "
-            f"{settings['ke_go_epochs']} epochs from active g; minibatches of {settings['batch_size']}. 'unit g' climbs with vectors of "
-            "length 1, the published code with a Gaussian vector, whose steps on the sphere are sqrt(D) times smaller. Ex, GE, KE are the paper's own estimates "
-            "(debias=False). Tests without slices and the package's default use all samples."
+            f"{settings['ke_go_epochs']} epochs from active g; minibatches of {settings['batch_size']}. 'unit g' climbs with vectors "
+            "of length 1, the published code with a Gaussian vector, whose steps on the sphere are sqrt(D) times smaller. Ex, GE, "
+            "KE are the paper's own estimates (debias=False). Tests without slices and the package's default use all samples."
         ),
         Heading(f"Rejection rates and seconds per test in {d} dimensions"),
         Text(words),

@@ -66,15 +66,15 @@ def report(rows, settings):
     return [
         Text(
             f"Student-t sources with 5 degrees of freedom; {settings['n_train']} training and {settings['n_test']} test samples; "
-            f"{settings['runs']} runs, each with its own model, samples and beginning, which all methods share. {settings['steps']} "
-            f"steps of Adam on minibatches of 100, but for {OWN}, this package's own: {settings['scoring_steps']} Gauss-Newton steps on "
-            f"all samples.{missing}"
+            f"{settings['runs']} runs, each with its own model, samples and beginning, which all methods share. "
+            f"{settings['steps']} steps of Adam on minibatches of 100, but for {OWN}, this package's own: {settings['scoring_steps']} Gauss-Newton "
+            f"steps on all samples.{missing}"
         ),
         Heading("Test NLL after training"),
         Text(
-            "The true NLL differs from one random model to the next, by more than most of these numbers do: read the gap, the NLL above "
-            "that of the true model on the same test samples. The paper does not say what the truth was: its gap is to the mean over many "
-            "models."
+            "The true NLL differs from one random model to the next, by more than most of these numbers do: read the gap, the NLL "
+            "above that of the true model on the same test samples. The paper does not say what the truth was: its gap is to the mean over "
+            "many models."
             + (
                 ""
                 if comparable

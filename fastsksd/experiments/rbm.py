@@ -1,7 +1,7 @@
 """Tests of restricted Boltzmann machines (Section "RBM GOF test"): rejection against perturbation, pruning, refinement, random r.
 
-Slices are found on states that Gibbs chains meet on the way to equilibrium, and tested on samples from its end. The published numbers
-are for one random model; here there are several, and the spread between them is shown.
+Slices are found on states that Gibbs chains meet on the way to equilibrium, and tested on samples from its end. The published
+numbers are for one random model; here there are several, and the spread between them is shown.
 """
 
 import time
@@ -136,15 +136,15 @@ def report(rows, settings):
     comparable = all(settings[name] == _COMMON[name] for name in _COMMON)
     return [
         Text(
-            f"D = {settings['d']}, {settings['hidden']} hidden units, {settings['burn_in']} Gibbs steps, {settings['n']} test samples, "
-            f"{settings['train']} states from the burn-in for training; level 0.05. {settings['models']} random models, each with "
-            f"{settings['trials']} perturbations and samples. Active slices: the top {settings['slices']}, by the paper's own estimates "
-            "unless it says 'debiased'; GO: r and g from the coordinates, "
+            f"D = {settings['d']}, {settings['hidden']} hidden units, {settings['burn_in']} Gibbs steps, {settings['n']} test "
+            f"samples, {settings['train']} states from the burn-in for training; level 0.05. {settings['models']} random models, each with "
+            f"{settings['trials']} perturbations and samples. Active slices: the top {settings['slices']}, by the paper's own "
+            "estimates unless it says 'debiased'; GO: r and g from the coordinates, "
             f"{settings['go_epochs']} epochs. rand: r is one-hot and stays, {settings['slices']} at random (all of them for GO)."
         ),
         Heading(f"At perturbation {settings['at']:g}"),
         Text(
-            "The paper's numbers are for one random model, on a GPU. 'Agrees' says whether the 95% interval of our rate covers them."
+            "The paper's numbers are for one random model, on a GPU. 'Agrees': the 95% interval of our rate covers the paper's."
             if comparable
             else "The paper's numbers are for its own sizes: not shown beside this scale."
         ),

@@ -128,7 +128,7 @@ def agrees(successes, trials, published):
 
 
 def log_axis(axis, ticks, label, first=None):
-    """A logarithmic horizontal axis of a matplotlib plot; ticks that would crowd have no number. `first` is a place with its name."""
+    """A logarithmic horizontal axis of a plot; ticks that would crowd have no number. `first` is a place with its name."""
     axis.set_xscale("log")
     axis.minorticks_off()
     places, names = ([first[0]], [first[1]]) if first else ([], [])
