@@ -124,7 +124,12 @@ def run_bench(repeat=7):
             lambda: numpy_trial(training, x, 1000, np.random.default_rng(0)),
         ),
         ("refinement of 100 slices, d = 100: 100 steps of 50 samples", _refinement(training, slices), None),
-        ("ICA, D = 150: 10 steps of 100 samples (SKSD-g+GO)", _training(rng), None),
+        ("ICA, D = 150: 100 steps of 100 samples (SKSD-g+GO), and two evaluations", _training(rng), None),
+        (
+            "one set of slices, r = identity, n = 1000, d = 100, 1000 replicates",
+            lambda: gof_test(whole, lambda x: -x, basis="identity", rng=0),
+            None,
+        ),
         ("default test: a family of 51 members, n = 1000, d = 100", lambda: gof_test(whole, lambda x: -x, rng=0), None),
         ("n = 20000, 3 slices, 1000 replicates, pair by pair", _large_test(rng, 20000, engine="direct"), None),
         ("the same in linear time", _large_test(rng, 20000, engine="fourier"), None),
@@ -230,7 +235,7 @@ def _refinement(x, slices):
 
 def _training(rng):
     problem = ica_problem(150, n_train=1000, n_test=10, rng=rng)
-    return lambda: fit_ica(problem, method="sksd-g+go", steps=10, evaluate_every=10, rng=0)
+    return lambda: fit_ica(problem, method="sksd-g+go", steps=100, evaluate_every=100, rng=0)
 
 
 def _numpy_gibbs(rbm, chains, steps):
