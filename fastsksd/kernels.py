@@ -68,6 +68,11 @@ def rbf_stein_ladder(t, a, s_i, s_j):
     return k16 * (ss - 16.0 * (drift + 16.0 * curve)), k4 * (ss - 4.0 * (drift + 4.0 * curve)), k * (ss - (drift + curve))
 
 
+def own_term(s, a):
+    """mu_ii of one slice, ``s^2 k(0) - a^2 k''(0)``: for both kernels k(0) = 1 and k''(0) = -1."""
+    return s * s + a * a
+
+
 class FlatProjection(ValueError):
     """Samples that do not vary along a slice, so that they have no median distance."""
 

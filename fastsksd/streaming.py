@@ -33,7 +33,7 @@ from ._validate import (
 from .discrepancy import check_statistic, spread
 from .engines.fourier import TOLERANCE, check_tolerance, feature_block
 from .gof import GofResult, gof_test
-from .kernels import as_kernel, kernel_derivatives
+from .kernels import as_kernel, own_term
 from .members import positive_exp
 from .nulls import limit_law, log_tail_of_weighted_chi_square, weighted_chi_square_draws
 from .score_difference import ESTIMATORS
@@ -137,8 +137,7 @@ class Accumulator:
         cells = np.floor(y / widths + 0.5).astype(np.int64)
         features = feature_block(y - cells * widths, s, a, *self._grid.layout())
         self.n += y.shape[1]
-        k, _, k2, _ = kernel_derivatives(self.kernel.code, 0.0)
-        self._own += k * np.einsum("mn,mn->m", s, s) - k2 * y.shape[1] * a**2
+        self._own += own_term(s, a[:, None]).sum(axis=1)
         # Most samples lie in the middle cell of every slice; the others are taken out, grouped by their cells.
         far = np.flatnonzero(cells.any(axis=0))
         patterns, members = np.unique(cells[:, far], axis=1, return_inverse=True)

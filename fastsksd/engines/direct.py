@@ -10,7 +10,7 @@ import numpy as np
 
 from .._jit import compiled, parallel, prefer_wide_vectors
 from .._linalg import quadratic_forms
-from ..kernels import kernel_derivatives, rbf_stein_ladder, stein_term
+from ..kernels import own_term, rbf_stein_ladder, stein_term
 from .pairs import PairTerms, tiles
 
 _ROWS = 8  # rows of a tile that one task computes; fixed, so that sums do not depend on the number of threads
@@ -43,11 +43,10 @@ class DirectEngine(PairTerms):
         return entries, sums.sum(axis=0)
 
     def diagonal(self):
-        return _stein_diagonal(self.code, self.s, self.a)
+        return own_term(self.s, self.a[:, None]).sum(axis=1)
 
     def own_terms(self):
-        k, _, k2, _ = kernel_derivatives(self.code, 0.0)
-        return k * np.einsum("mn,mn->n", self.s, self.s) - np.sum(self.a**2) * k2
+        return own_term(self.s, self.a[:, None]).sum(axis=0)
 
     def rescaled(self, multiple):
         """The same slices with their bandwidths multiplied."""
@@ -160,16 +159,3 @@ def _stein_ladder_row(y_i, s_i, a, y, s, narrow, middle, wide):
         total1 += mu1
         total2 += mu2
     return total0, total1, total2
-
-
-@compiled
-def _stein_diagonal(code, s, a):
-    k, _, k2, _ = kernel_derivatives(code, 0.0)
-    m, n = s.shape
-    sums = np.empty(m)
-    for q in range(m):
-        total = 0.0
-        for i in range(n):
-            total += s[q, i] * s[q, i]
-        sums[q] = total * k - n * a[q] * a[q] * k2
-    return sums

@@ -28,7 +28,7 @@ import numpy as np
 from .._jit import compiled, parallel, prefer_wide_vectors
 from .._linalg import eigenvalues_of_product, gram, product, weighted_squares
 from .._validate import check_number
-from ..kernels import kernel_derivatives, stein_term
+from ..kernels import own_term, stein_term
 from ..series import fitted_series, reduced_series
 
 TOLERANCE = 1e-8
@@ -115,8 +115,7 @@ class FourierEngine:
 
     def diagonal(self):
         """``sum_i mu_ii`` for each slice."""
-        k, _, k2, _ = kernel_derivatives(self.code, 0.0)
-        return k * np.einsum("mn,mn->m", self.s, self.s) - self.n * self.a**2 * k2
+        return own_term(self.s, self.a[:, None]).sum(axis=1)
 
     def sums(self):
         """``sum_{i != j} mu_ij`` for each slice."""
@@ -166,9 +165,8 @@ class FourierEngine:
 
     def _run_series(self, weights, start):
         layout = self.layout
-        k, _, k2, _ = kernel_derivatives(self.code, 0.0)
         _, s, a = self.loaded
-        own = self.inside * (k * s * s - k2 * (a * a)[:, None])  # mu_ii
+        own = self.inside * own_term(s, a[:, None])
         totals = np.zeros(layout.coefficients.size)
         far_sums = np.zeros(len(self.outside))
         projections = meets = replicates = None

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 
 from .._jit import compiled, parallel, prefer_wide_vectors
-from ..kernels import kernel_derivatives
+from ..kernels import kernel_derivatives, own_term
 
 _BLOCK = 256  # samples; fixed, so that sums do not depend on the number of threads
 _SMALL = 20_000  # pairs of all slices below which threads do not pay
@@ -50,10 +50,9 @@ def slice_gradients(code, y, s, a, h, statistic):
         _meet_across(code, y, s, a, ds, dy, sums, first, second)
     values, da = 2.0 * sums.sum(axis=1).T
     if statistic == "v":
-        k, _, k2, _ = kernel_derivatives(code, 0.0)
-        values += k * np.einsum("mn,mn->m", s, s) - n * k2 * a**2
-        ds += k * s
-        da -= 2.0 * n * k2 * a
+        values += own_term(s, a[:, None]).sum(axis=1)
+        ds += s
+        da += 2.0 * n * a
     weight = 1.0 / (n * (n - 1.0) if statistic == "u" else float(n) ** 2)
     return weight * values, 2.0 * weight * ds, 2.0 * weight * dy / h[:, None], weight * da / h
 
