@@ -25,7 +25,7 @@ from ._validate import (
 from .engines.gradients import one_slice_gradients
 from .kernels import as_kernel, median_gap
 from .progress import ProgressBar
-from .slices import Slices, as_slices
+from .slices import Slices, as_slices, unit_rows
 
 _PAIRS_PER_CALL = 50_000_000  # about a tenth of a second; between calls an interrupt is heard
 _SMALL = 100_000  # pairs below which threads do not pay
@@ -84,8 +84,8 @@ class Ascent:
         """The directions reached."""
         begin = self._begin
         if self._settings.both:
-            return Slices(_unit(self._state.r), _unit(self._state.g))
-        return Slices(begin.r, _unit(self._state.g), begin.r_values)
+            return Slices(unit_rows(self._state.r), unit_rows(self._state.g))
+        return Slices(begin.r, unit_rows(self._state.g), begin.r_values)
 
     @property
     def state(self):
@@ -99,7 +99,7 @@ class Ascent:
     def step(self, x, scores):
         """One step on one batch; returns the values (m,) and the gradient of their sum in the scores, (n, d), from before it."""
         n = x.shape[0]
-        r = _unit(self._state.r)
+        r = unit_rows(self._state.r)
         values, by_s = self._climb(x, scores, np.arange(n), np.array([0, n]))
         return values[0], product(by_s.T, r.T)
 
@@ -253,10 +253,6 @@ def _epoch(ascent, x, scores, order, ends, epoch):
                 "so large that it overflows, or `learning_rate` is too high."
             )
     return float(np.concatenate(values).mean())
-
-
-def _unit(rows):
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 @parallel

@@ -97,7 +97,7 @@ def random_slices(d, n_slices, *, rng=None):
     d = check_integer("d", d, 1)
     n_slices = check_integer("n_slices", n_slices, 1)
     rng = check_rng(rng)
-    return Slices(_unit(rng.standard_normal((n_slices, d))), _unit(rng.standard_normal((n_slices, d))))
+    return Slices(unit_rows(rng.standard_normal((n_slices, d))), unit_rows(rng.standard_normal((n_slices, d))))
 
 
 def active_slices(
@@ -211,8 +211,9 @@ def _active_g(difference, r, debias, gaps, max_steps):
 def _perturbed(directions, noise, rng):
     if noise == 0:
         return directions
-    return _unit(directions + noise * rng.standard_normal(directions.shape))
+    return unit_rows(directions + noise * rng.standard_normal(directions.shape))
 
 
-def _unit(rows):
+def unit_rows(rows):
+    """Rows divided by their lengths."""
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
