@@ -22,7 +22,7 @@ from ._validate import (
     check_score,
     evaluate_score,
 )
-from .engines.gradients import one_slice_gradients
+from .engines.gradients import MARGIN, one_slice_gradients
 from .kernels import as_kernel, median_gap
 from .progress import ProgressBar
 from .slices import Slices, as_slices, unit_rows
@@ -105,10 +105,10 @@ class Ascent:
 
     def _climb(self, x, scores, order, ends):
         size = int(np.diff(ends).max())
-        by_s = np.empty((self.m, size))
+        by_s = np.empty((self.m, size + MARGIN))
         x, scores = (np.require(array, requirements=("C", "W")) for array in (x, scores))  # read-only arrays compile all over again
         climb = _climb if self.m * (ends[-1] - ends[0]) * size > 2 * _SMALL else _climb.serial
-        return climb(self._settings, self._state, x, scores, order, ends, by_s), by_s
+        return climb(self._settings, self._state, x, scores, order, ends, by_s), by_s[:, :size]
 
 
 def refine_slices(
@@ -266,7 +266,7 @@ def _climb(settings, state, x, scores, order, ends, by_s):
 
 @compiled
 def _climb_along(settings, state, x, scores, order, ends, q, by_s, values):
-    """All steps of one slice. `by_s` is left with the derivative of the last value in s. From a step that overflows on, values are
+    """All steps of one slice. `by_s` is left with the derivative of the last value in s, and a margin. From a step that overflows on, values are
     NaN and the slice stays where it is."""
     d = x.shape[1]
     size = by_s.size
@@ -292,7 +292,8 @@ def _climb_along(settings, state, x, scores, order, ends, q, by_s, values):
             alignment += r[k] * g[k]
         for i in range(n):
             y[i] /= h
-        value, by_a = one_slice_gradients(settings.code, settings.own, y[:n], s[:n], alignment / h, by_s[:n], by_y[:n])
+        room = n + MARGIN
+        value, by_a = one_slice_gradients(settings.code, settings.own, y[:room], s[:room], alignment / h, by_s[:room], by_y[:room])
         for k in range(d):
             slope_g[k] = by_a / h * r[k]
             slope_r[k] = by_a / h * g[k]
