@@ -187,7 +187,7 @@ def gof_test(
         active g.
     refine : int or mapping
         For slices found with `n_slices` or `basis`: epochs of gradient ascent that improve them on the training samples, or options
-        of `refine_slices`, as ``{"epochs": 50, "update": "rg"}``. Minibatches are a quarter of the training samples, but 20 to 100 of them.
+        of `refine_slices`, as ``{"epochs": 50, "update": "rg"}``. Minibatches are a tenth of the training samples, but 20 to 100 of them.
     extra_slices : mapping of names to Slices, or sequence of (name, Slices), optional
         Sets of slices added to that family.
     multiples : sequence of float
@@ -419,7 +419,7 @@ def _found_sets(difference, standard, n_slices, basis, debias):
 def _refined(sets, fold, kernel, options, rng):
     """The one set of slices found, improved on the samples it was found on."""
     n = fold.x.shape[0]
-    options = {"batch_size": min(n, max(20, min(100, n // 4)))} | options
+    options = {"batch_size": min(n, max(20, min(100, n // 10)))} | options
     return [named_set(some.name, refine_slices(fold.x, fold.scores, *some.parts, kernel=kernel, rng=rng, **options)) for some in sets]
 
 

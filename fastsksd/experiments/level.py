@@ -12,7 +12,7 @@ TITLE = "Level of the default test"
 _MODELS = ["normal", "correlated normal", "Laplace law", "RBM"]
 SCALES = {
     "smoke": dict(models=_MODELS, d=[2, 5], n=[30], tests=20, block=20, n_resamples=99, burn_in=50),
-    "quick": dict(models=_MODELS, d=[2, 20, 100], n=[60, 300], tests=300, block=25, n_resamples=199, burn_in=500),
+    "quick": dict(models=_MODELS, d=[2, 20, 100], n=[60, 300], tests=200, block=25, n_resamples=199, burn_in=500),
     "paper": dict(models=_MODELS, d=[2, 20, 100], n=[60, 300, 1000], tests=1000, block=25, n_resamples=299, burn_in=500),
 }
 ALPHAS = (0.01, 0.05, 0.1)

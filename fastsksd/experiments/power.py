@@ -20,7 +20,7 @@ _COMMON = dict(problems=list(PROBLEMS), nulls=_NULLS, models=10)
 SCALES = {
     "smoke": dict(_COMMON, d=[2, 5], trials=[[60, 2]], n_resamples=99, burn_in=50),
     "quick": dict(
-        _COMMON, d=[2, 10, 30, 100], trials=[[100, 20], [300, 20], [1000, 20], [3000, 4]], n_resamples=199, burn_in=200
+        _COMMON, d=[2, 10, 30, 100], trials=[[100, 15], [300, 15], [1000, 15]], n_resamples=199, burn_in=200
     ),
     "paper": dict(
         _COMMON, d=[2, 10, 30, 100], trials=[[100, 100], [300, 100], [1000, 100], [3000, 100]], n_resamples=1000, burn_in=2000
