@@ -22,6 +22,7 @@ def main(argv=None):
     reproduce.add_argument("--scale", default="quick", help="smoke, quick (default) or paper")
     reproduce.add_argument("--out", default="results", help="folder of results and report (default: results)")
     reproduce.add_argument("--jobs", type=count, default=1, help="processes, each on one thread (default 1, on all threads)")
+    reproduce.add_argument("--dask", metavar="ADDRESS", help="run trials on the workers of this Dask scheduler, as tcp://10.0.0.1:8786")
     reproduce.add_argument("--resume", action="store_true", help="go on with what the folder holds")
     arguments = parser.parse_args(argv)
     try:
@@ -47,16 +48,20 @@ def _bench(arguments):
 
 
 def _reproduce(arguments):
+    from .cluster import ClientLost, connected
     from .experiments import RunError, names_of, reproduce
     from .progress import ProgressBar
 
+    if arguments.dask is not None and arguments.jobs != 1:
+        print("fastsksd: --jobs and --dask both say where trials run; give one of them.", file=sys.stderr)
+        return 2
     try:
-        for name in names_of(arguments.name, arguments.scale):
-            paths = reproduce(
-                name, arguments.scale, arguments.out, jobs=arguments.jobs, resume=arguments.resume, progress=ProgressBar(name)
-            )
-            print(*paths, sep="\n", flush=True)
-    except (RunError, ImportError) as error:
+        names = names_of(arguments.name, arguments.scale)
+        with connected(arguments.dask) as client:
+            for name in names:
+                options = dict(jobs=arguments.jobs, client=client, resume=arguments.resume, progress=ProgressBar(name))
+                print(*reproduce(name, arguments.scale, arguments.out, **options), sep="\n", flush=True)
+    except (RunError, ImportError, ClientLost) as error:
         print(f"fastsksd: {error}", file=sys.stderr)
         return 2
     return 0

@@ -4,6 +4,7 @@ Dask is imported only when a client or a Dask array is there to be used. Tasks r
 side, and depend on nothing but their arguments, so a task that a dead worker had gives the same result when it begins again.
 """
 
+import contextlib
 import math
 import uuid
 import warnings
@@ -15,6 +16,7 @@ from .streaming import SOURCES, Chunk, gof_test_elsewhere
 
 _AHEAD = 3  # tasks handed out per thread of the workers
 _RETRIES = 3
+_PATIENCE = 10  # seconds that a scheduler has to answer
 _FAN = 8  # accumulators merged at a time
 
 
@@ -35,6 +37,24 @@ def check_client(client):
     if client.status != "running":
         raise ValueError(f"`client` is {client.status}; make a new dask.distributed.Client.")
     return client
+
+
+@contextlib.contextmanager
+def connected(address):
+    """A client of the scheduler at an address, or None without one."""
+    if address is None:
+        yield None
+        return
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ImportError("a Dask scheduler can be reached with Dask only; install it with: pip install 'fastsksd[dask]'") from error
+    try:
+        client = Client(address, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ClientLost(f"no Dask scheduler answers at {address!r}: {error}") from error
+    with client:
+        yield client
 
 
 def finished(client, function, tasks, failed):

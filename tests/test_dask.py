@@ -180,3 +180,24 @@ def test_zarr_and_hdf5_are_read_in_blocks(tmp_path, whole):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         data = file.create_dataset("x", data=X, chunks=(512, 3))
         close_to(fs.gof_stream(data, np.negative, slices=SLICES, kernel=KERNEL), whole)
+
+
+def test_reproduce_on_a_cluster(client, tmp_path, capsys):
+    """A study on the workers of a scheduler, reached by its address, gives the rows that one process gives."""
+    from fastsksd import cli
+    from fastsksd.experiments import run
+
+    address = client.scheduler.address
+    assert cli.main(["reproduce", "power", "--scale", "smoke", "--dask", address, "--out", str(tmp_path / "there")]) == 0
+    there = run("power", "smoke", tmp_path / "there", resume=True)
+    here = run("power", "smoke", tmp_path / "here")
+    assert [row | {"seconds": 0} for row in there] == [row | {"seconds": 0} for row in here]
+
+
+def test_reproduce_without_a_scheduler(tmp_path, capsys, monkeypatch):
+    from fastsksd import cli, cluster
+
+    monkeypatch.setattr(cluster, "_PATIENCE", 1)
+    command = ["reproduce", "power", "--scale", "smoke", "--out", str(tmp_path), "--dask", "tcp://127.0.0.1:9"]
+    assert cli.main(command) == 2 and "no Dask scheduler answers at 'tcp://127.0.0.1:9'" in capsys.readouterr().err
+    assert cli.main([*command, "--jobs", "2"]) == 2 and "--jobs and --dask both say" in capsys.readouterr().err

@@ -269,7 +269,7 @@ def test_benchmark_report_compares_with_the_paper():
     settings = dict(benchmark_gof.SCALES["quick"], problems=["Laplace", benchmark_gof.NULL], d=[100], trials=20)
     methods = benchmark_gof._methods(settings)
     rows = [
-        dict(problem=problem, d=100, trial=trial, sweep=[[name, 50, 0.5] for name in methods if "GO" in name], seconds=dict.fromkeys(methods, 0.25),
+        dict(problem=problem, d=100, trial=trial, sweep=[[name, 50, 0.5, 0.1] for name in methods if "GO" in name], seconds=dict.fromkeys(methods, 0.25),
              p=dict.fromkeys(methods, 0.01 if problem == "Laplace" else 0.5))
         for problem in settings["problems"]
         for trial in range(20)
@@ -333,11 +333,11 @@ def test_ica_study(tmp_path, monkeypatch):
 
 def test_ica_report_compares_with_the_paper_and_shows_what_diverged():
     settings = dict(ica.SCALES["paper"], d=[100], runs=2)
-    common = dict(d=100, method="sksd-g+ke+go", diverged=None, truth=-20.0, seconds=3.0, trace=dict(step=[0, 5], nll=[9.0, 8.0]))
+    common = dict(d=100, method="sksd-g+ke+go", diverged=None, truth=-20.0, seconds=3.0, trace=dict(step=[0, 5], nll=[9.0, 8.0], value=[1.0]))
     rows = [dict(common, run=0, nll=6.0), dict(common, run=1, nll=8.0), dict(d=100, run=0, method="ksd", diverged=17)]
     text = _text(ica.report(rows, settings))
-    assert "| 100 | sksd-g+ke+go | 7.00 +- 1.41 | 6.93 +- 1.36 | -20.00 +- 0.00 | 27.00 +- 1.41 | 25.63 | 3.0 |  |" in text
-    assert "| 100 | ksd |  | 110.78 +- 1.19 |  |  | 129.48 |  | after 17 steps |" in text
+    assert "| 100 | sksd-g+ke+go | 7.00 +- 1.41 | 6.93 +- 1.36 | -20.00 +- 0.00 | 27.00 +- 1.41 | 25.63 | yes | 3.0 |  |" in text
+    assert "| 100 | ksd |  | 110.78 +- 1.19 |  |  | 129.48 |  |  | after 17 steps |" in text
 
 
 def test_training_that_diverges_is_a_result(monkeypatch):

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import journal
+from .. import cluster, journal
 from ..pool import ProcessesDied, finished
 
 EXPERIMENTS = ("benchmark_gof", "rbm", "ica", "level", "power")
@@ -53,7 +53,7 @@ def names_of(name, scale):
     return names
 
 
-def run(name, scale="smoke", out="results", *, jobs=1, resume=False, progress=None):
+def run(name, scale="smoke", out="results", *, jobs=1, client=None, resume=False, progress=None):
     """Run an experiment, or what is left of it; returns its rows in the order of the tasks.
 
     Parameters
@@ -63,6 +63,8 @@ def run(name, scale="smoke", out="results", *, jobs=1, resume=False, progress=No
         Folder of the results, made when it is not there.
     jobs : int
         Processes; each runs one trial at a time on one thread. With 1, trials run in this process on all threads.
+    client : dask.distributed.Client, optional
+        Run trials on the workers of this client instead, one on each of their threads. They need fastsksd and its extras installed.
     resume : bool
         Go on with results that `out` holds. Without it, results there are an error.
     progress : callable, optional
@@ -82,19 +84,29 @@ def run(name, scale="smoke", out="results", *, jobs=1, resume=False, progress=No
     count = len(tasks) - len(left)
     try:
         with path.open("a") as file:
-            for task, rows in finished(functools.partial(_run_task, name, settings), left, jobs):
+            for task, rows in _outcomes(functools.partial(_run_task, name, settings), left, jobs, client):
                 done[task_key(task)] = rows
                 journal.append(file, {"task": task, "rows": rows})
                 count += 1
                 if progress is not None:
                     progress(count, len(tasks))
-    except ProcessesDied as error:
+    except (ProcessesDied, cluster.ClientLost) as error:
         raise RunError(f"{error}. The {count} trials before are kept; go on with --resume.") from error
     except OSError as error:
         raise RunError(
             f"could not write {path}: {error}. The {count} trials before are kept; go on with --resume when there is room."
         ) from error
     return [row for key in keys for row in done[key]]
+
+
+def _outcomes(function, tasks, jobs, client):
+    if client is None:
+        return finished(function, tasks, jobs)
+
+    def failed(error):
+        raise error
+
+    return cluster.finished(client, function, tasks, failed)
 
 
 def task_key(task):
