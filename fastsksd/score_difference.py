@@ -2,16 +2,15 @@
 
 Four ways to get it from samples ``x ~ q``, behind one interface:
 
-exact   `ExactDifference`: the user knows s_q. The derivative of a score along r is a Hessian-vector product, because the
-        Hessian is symmetric; models supply it or it is a central difference of two score calls.
-KE      `KernelSmoothed`: ``f(y) = mean_i [s_p(x_i) - (x_i - y) / H^2] K_iy``, by parts, with an RBF kernel of width H.
-GE      `SteinGradient`: s_q from the Stein gradient estimator, ``S_X = -(K + eta I)^(-1) B``, extended to any point by
-        ``s_q(y) = -1/eta sum_i [S_i - (x_i - y) / H^2] K_iy``: KE's sum with other coefficients.
-
-KSD     `KernelizedDifference`: KE's f, but matrices of second order, weighted by the kernel between two samples rather than by
-        its values at a third: ``M = E f(x) k(x, x') f(x')^T``, of which KSD is the trace, and for g
-        ``G_r = E f_r(x) f_r(x') grad grad'^T k(x, x')``. With ``w_r = E f_r(x) c(x, .)`` and c a Gaussian so narrow that ``c * c = k``,
-        ``r.M r`` is the integral of w_r^2 and G_r that of its gradient's outer square, as H_r is for f_r.
+- exact, `ExactDifference`: the user knows s_q. The derivative of a score along r is a Hessian-vector product, because the
+  Hessian is symmetric; models supply it or it is a central difference of two score calls.
+- KE, `KernelSmoothed`: ``f(y) = mean_i [s_p(x_i) - (x_i - y) / H^2] K_iy``, by parts, with an RBF kernel of width H.
+- GE, `SteinGradient`: s_q from the Stein gradient estimator, ``S_X = -(K + eta I)^(-1) B``, extended to any point by
+  ``s_q(y) = -1/eta sum_i [S_i - (x_i - y) / H^2] K_iy``: KE's sum with other coefficients.
+- KSD, `KernelizedDifference`: KE's f, but matrices of second order, weighted by the kernel between two samples rather than by
+  its values at a third: ``M = E f(x) k(x, x') f(x')^T``, of which KSD is the trace, and for g
+  ``G_r = E f_r(x) f_r(x') grad grad'^T k(x, x')``. With ``w_r = E f_r(x) c(x, .)`` and c a Gaussian so narrow that ``c * c = k``,
+  ``r.M r`` is the integral of w_r^2 and G_r that of its gradient's outer square, as H_r is for f_r.
 
 From those come the two matrices of Algorithm 1: ``S = mean f f^T`` and ``H_r = mean (J^T r)(J^T r)^T``. KE's own noise is in
 both: the terms of a sample smoothing itself, and of one sample taken twice. `debias` leaves them out (U-statistics of third
