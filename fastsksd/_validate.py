@@ -109,8 +109,8 @@ def score_is_array(score):
     return not (callable(score) or callable(getattr(score, "score", None)))
 
 
-def evaluate_score(score, x, name="score"):
-    """Scores at the rows of `x`, (n, d) float64, from an array, a callable or a model; finite or an error says which rows."""
+def evaluate_score(score, x, name="score", *, finite=True):
+    """Scores at the rows of `x`, (n, d) float64, from an array, a callable or a model; if `finite`, or an error says which rows are not."""
     if score_is_array(score):
         values = real_array(name, check_score(score, name))
         if values.shape != x.shape:
@@ -123,7 +123,8 @@ def evaluate_score(score, x, name="score"):
             raise ValueError(
                 f"`{name}` must return an array of shape {x.shape} for samples of that shape; it returned {values.shape}."
             )
-    _check_finite(name, values, returned=not score_is_array(score))
+    if finite:
+        _check_finite(name, values, returned=not score_is_array(score))
     return np.ascontiguousarray(values)
 
 

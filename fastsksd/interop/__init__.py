@@ -1,8 +1,13 @@
-"""Bridges to other libraries, each imported when it is first used: ``fastsksd.interop.torch``, ``fastsksd.interop.jax``."""
+"""Bridges to other libraries, each imported when it is first used.
+
+``torch``, ``jax``                                      the discrepancy as a loss, scores from a log-density
+``arviz``, ``pymc``, ``numpyro``, ``blackjax``, ``stan``     draws of a sampler with their scores, in unconstrained space
+``scipy``                                               models from frozen distributions
+"""
 
 from importlib import import_module
 
-_BRIDGES = ("jax", "torch")
+_BRIDGES = ("arviz", "blackjax", "jax", "numpyro", "pymc", "scipy", "stan", "torch")
 
 
 def __getattr__(name):

@@ -1,0 +1,27 @@
+"""JAX's trees of arrays, as BlackJAX and NumPyro have them: columns of draws, and scores of densities over trees."""
+
+import numpy as np
+
+from ._draws import Block, indexed
+from ._library import library
+from .jax import score_from_logp
+
+
+def tree_blocks(positions, gradients=None):
+    """One block for each leaf of a tree of arrays (chains, draws, ...), in the order in which ``ravel_pytree`` lays leaves out."""
+    tree = library("jax").tree_util
+    leaves, structure = tree.tree_flatten_with_path(positions)
+    scores = [None] * len(leaves) if gradients is None else structure.flatten_up_to(gradients)
+    blocks = []
+    for (path, x), score in zip(leaves, scores, strict=True):
+        x = np.asarray(x)
+        name = ".".join(str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))) for key in path) or "x"
+        flat = x.reshape(*x.shape[:2], -1)
+        blocks.append(Block(name, indexed(name, x.shape[2:]), flat, None if score is None else np.asarray(score).reshape(flat.shape)))
+    return blocks
+
+
+def tree_score(logdensity, example, batch_size):
+    """Score function (n, d) -> (n, d) of a log-density of trees like `example`."""
+    _, unravel = library("jax.flatten_util").ravel_pytree(example)
+    return score_from_logp(lambda row: logdensity(unravel(row)), batch_size=batch_size)

@@ -1,0 +1,84 @@
+"""BlackJAX: draws and gradients from the states of a sampler."""
+
+import numpy as np
+
+from ._draws import collect
+from ._library import library
+from ._trees import tree_blocks, tree_score
+
+
+def draws(
+    states,
+    *,
+    logdensity_fn=None,
+    infos=None,
+    chain_axis=None,
+    var_names=None,
+    on_divergence="error",
+    on_nan="error",
+    batch_size=100,
+):
+    """Draws with their scores from the states of a BlackJAX sampler.
+
+    The gradients in the states are used (HMC, NUTS, MALA and others keep them); BlackJAX samples where `logdensity_fn` lives, so it must live on all
+    of R^d, with the Jacobians of its transforms.
+
+    Parameters
+    ----------
+    states
+        The states of all draws, stacked: their `position` is a tree of arrays (draws, ...), or (chains, draws, ...), or (draws, chains, ...).
+    logdensity_fn : callable, optional
+        Log-density of one position. Its gradient is used in place of the states' own; needed where they have none.
+    infos : optional
+        What the sampler said about each step, stacked alike; its `is_divergent` is looked at.
+    chain_axis : {0, 1}, optional
+        Which axis is that of the chains, when there are two: 0 where whole chains were run by ``vmap``, 1 where each step was.
+    var_names : str or sequence of str, optional
+        Entries of the position to look at; all by default. An array without a name is "x".
+    on_divergence : {"error", "drop", "keep"}
+        What to do about divergent draws, with `infos`. Leaving them out may hide the misfit.
+    on_nan : {"error", "drop"}
+        What to do about draws, or scores, that are not finite.
+    batch_size : int or None
+        Gradients of `logdensity_fn` computed at a time; None for all at once.
+
+    Returns
+    -------
+    Draws
+
+    Examples
+    --------
+    >>> import blackjax, jax, jax.numpy as jnp, fastsksd as fs                      # doctest: +SKIP
+    >>> nuts = blackjax.nuts(lambda z: -0.5 * (z**2).sum(), 0.5, jnp.ones(2))       # doctest: +SKIP
+    >>> step = lambda state, key: (lambda out: (out[0], out))(nuts.step(key, state))  # doctest: +SKIP
+    >>> keys = jax.random.split(jax.random.key(0), 200)                             # doctest: +SKIP
+    >>> _, (states, infos) = jax.lax.scan(step, nuts.init(jnp.zeros(2)), keys)      # doctest: +SKIP
+    >>> fs.interop.blackjax.draws(states, infos=infos)                              # doctest: +SKIP
+    Draws(200 of 1 chain, d=2: x[0], x[1])
+    """
+    jax = library("jax")
+    if not hasattr(states, "position") or not hasattr(states, "logdensity"):
+        raise TypeError(f"`states` must be stacked states of a BlackJAX sampler, with position and logdensity; got {type(states).__name__}.")
+    axes = np.ndim(states.logdensity)
+    if axes not in (1, 2):
+        raise ValueError(f"`states` must be stacked along one axis, or two with chains; the log-densities have shape {np.shape(states.logdensity)}.")
+    if (axes == 2) != (chain_axis in (0, 1)):
+        wanted = "0 or 1, for states stacked along two axes" if axes == 2 else "None, for states stacked along one axis"
+        raise ValueError(f"`chain_axis` must be {wanted}; got {chain_axis!r}.")
+
+    def by_chain(leaf):
+        leaf = np.asarray(leaf)
+        return leaf[None] if axes == 1 else np.swapaxes(leaf, 0, 1) if chain_axis == 1 else leaf
+
+    positions = jax.tree.map(by_chain, states.position)
+    options = dict(var_names=var_names, on_divergence=on_divergence, on_nan=on_nan)
+    if infos is not None:
+        if not hasattr(infos, "is_divergent"):
+            raise TypeError(f"`infos` must have is_divergent, as those of HMC and NUTS; got {type(infos).__name__}.")
+        options["diverging"] = by_chain(infos.is_divergent)
+    if logdensity_fn is not None:
+        function = tree_score(logdensity_fn, jax.tree.map(lambda leaf: leaf[0, 0], positions), batch_size)
+        return collect(tree_blocks(positions), score=lambda x, rows: function(x), **options)
+    if not hasattr(states, "logdensity_grad"):
+        raise ValueError(f"`logdensity_fn` is needed: {type(states).__name__} holds no gradients.")
+    return collect(tree_blocks(positions, jax.tree.map(by_chain, states.logdensity_grad)), **options)

@@ -1,0 +1,125 @@
+"""Stan, through BridgeStan: scores of a compiled model in unconstrained space, and its posterior draws there."""
+
+import numpy as np
+
+from .._validate import check_samples
+from ._draws import Block, collect
+from .arviz import diverging, read, variables_of
+
+_NEEDED = ("log_density_gradient", "param_unconstrain", "param_names", "param_unc_names")
+
+
+def score(model):
+    """Score function of a Stan model's posterior in unconstrained space.
+
+    Parameters
+    ----------
+    model : bridgestan.StanModel
+        With its data.
+
+    Returns
+    -------
+    callable
+        From (n, d) to (n, d). The columns are ``model.param_unc_names()``; the transforms' Jacobians are included. Where Stan rejects a point, its row
+        is NaN.
+
+    Examples
+    --------
+    >>> import bridgestan, numpy as np, fastsksd as fs                              # doctest: +SKIP
+    >>> model = bridgestan.StanModel("model.stan", "data.json")                     # doctest: +SKIP
+    >>> fs.interop.stan.score(model)(np.zeros((1, model.param_unc_num())))          # doctest: +SKIP
+    """
+    _check_model(model)
+    d = len(model.param_unc_names())
+
+    def rows_to_scores(x):
+        x = check_samples(x, d=d)
+        return _each(lambda row: model.log_density_gradient(row, propto=True, jacobian=True)[1], x, d)
+
+    return rows_to_scores
+
+
+def draws(model, idata, *, var_names=None, on_divergence="error", on_nan="error"):
+    """Posterior draws of a Stan model in unconstrained space, with their scores.
+
+    Parameters
+    ----------
+    model : bridgestan.StanModel
+        The model, with its data, that the posterior ought to be of.
+    idata : InferenceData, DataTree, Dataset, mapping or path
+        Draws of all parameters, constrained, with the shapes they have in Stan, as from ``arviz.from_cmdstanpy``; see
+        `fastsksd.interop.arviz.draws`. With few digits simplexes do not sum to one any more: let CmdStan write ``sig_figs=18``.
+    var_names : str or sequence of str, optional
+        Parameters to look at; all by default.
+    on_divergence : {"error", "drop", "keep"}
+        What to do about draws that the sampler calls divergent. Leaving them out may hide the misfit.
+    on_nan : {"error", "drop"}
+        What to do about draws, or scores, that are not finite, or that Stan rejects.
+
+    Returns
+    -------
+    Draws
+
+    Examples
+    --------
+    >>> fit = cmdstanpy.CmdStanModel(stan_file="model.stan").sample("data.json")    # doctest: +SKIP
+    >>> fs.interop.stan.draws(model, arviz.from_cmdstanpy(fit)).test()              # doctest: +SKIP
+    """
+    function = score(model)
+    idata = read(idata)
+    theta = _parameters(model, variables_of(idata))
+    chains, length = theta.shape[:2]
+    names = model.param_unc_names()
+    x = _each(model.param_unconstrain, np.ascontiguousarray(theta.reshape(chains * length, -1)), len(names)).reshape(chains, length, -1)
+    return collect(
+        [Block(_base(name), [name], x[:, :, k : k + 1]) for k, name in enumerate(names)],
+        score=lambda x, rows: function(x),
+        diverging=diverging(idata),
+        var_names=var_names,
+        on_divergence=on_divergence,
+        on_nan=on_nan,
+    )
+
+
+def _check_model(model):
+    if not all(callable(getattr(model, name, None)) for name in _NEEDED):
+        raise TypeError(f"`model` must be a bridgestan.StanModel (pip install 'fastsksd[stan]'); got {type(model).__name__}.")
+
+
+def _each(function, rows, width):
+    """`function` of each row; NaN where Stan rejects it, and Stan's own error where it rejects all."""
+    out = np.full((rows.shape[0], width), np.nan)
+    errors = []
+    for k, row in enumerate(rows):
+        try:
+            out[k] = function(row)
+        except RuntimeError as error:
+            errors.append(error)
+    if errors and len(errors) == rows.shape[0]:
+        raise errors[0]
+    return out
+
+
+def _base(name):
+    return name.partition(".")[0]
+
+
+def _parameters(model, variables):
+    """All parameters in Stan's order, (chains, draws, k): arrays are laid out with the first index running fastest."""
+    names = model.param_names()
+    odd = [name for name in names if ":" in name or name.endswith((".real", ".imag"))]
+    if odd:
+        raise ValueError(f"`model` has a parameter {odd[0]!r}; tuples and complex numbers are not supported.")
+    columns = []
+    for base in dict.fromkeys(map(_base, names)):
+        if base not in variables:
+            raise ValueError(f"`idata` has no variable {base!r} of the model; there are {', '.join(map(repr, variables))}.")
+        values, _ = variables[base]
+        expected = [name for name in names if _base(name) == base]
+        axes = tuple(reversed(range(2, values.ndim)))
+        flat = np.transpose(values, (0, 1, *axes)).reshape(*values.shape[:2], -1)
+        last = tuple(int(index) for index in expected[-1].split(".")[1:])
+        if values.shape[2:] != last:
+            raise ValueError(f"`idata`: {base!r} must have the shape {last} it has in the model; got {values.shape[2:]}.")
+        columns.append(flat)
+    return np.concatenate(columns, axis=2)
