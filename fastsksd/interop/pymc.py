@@ -73,9 +73,12 @@ def draws(model, idata, *, var_names=None, mode=None, on_divergence="error", on_
 
     Examples
     --------
-    >>> idata = pm.sample(200, tune=200, chains=2, cores=1, model=model, progressbar=False, random_seed=0)  # doctest: +SKIP
-    >>> fs.interop.pymc.draws(model, idata, on_divergence="keep").names             # doctest: +SKIP
-    ('scale_log__',)
+    >>> idata = {"scale": abs(np.random.default_rng(0).standard_normal((4, 250)))}  # doctest: +SKIP
+    >>> draws = fs.interop.pymc.draws(model, idata, mode="FAST_COMPILE")            # doctest: +SKIP
+    >>> draws                                                                       # doctest: +SKIP
+    Draws(1000 of 4 chains, d=1: scale_log__)
+    >>> draws.test(rng=0).reject()                                                  # doctest: +SKIP
+    False
     """
     _check_model(model)
     if not model.continuous_value_vars:
