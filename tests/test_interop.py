@@ -18,7 +18,23 @@ def test_a_missing_library_is_named(name, monkeypatch):
             call()
 
 
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("arviz", lambda bridge: bridge.draws("run.nc")),
+        ("pymc", lambda bridge: bridge.score(None)),
+        ("pymc", lambda bridge: bridge.draws(None, {})),
+        ("numpyro", lambda bridge: bridge.score(abs)),
+        ("numpyro", lambda bridge: bridge.draws(abs, {})),
+    ],
+)
+def test_a_missing_sampler_is_named(name, call, monkeypatch):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=rf"needs {name}; install it with: pip install 'fastsksd\[{name}\]'"):
+        call(getattr(fs.interop, name))
+
+
 def test_there_are_no_other_bridges():
-    assert {"jax", "torch"} <= set(dir(fs.interop))
+    assert {"arviz", "blackjax", "jax", "numpyro", "pymc", "scipy", "stan", "torch"} <= set(dir(fs.interop))
     with pytest.raises(AttributeError, match="no attribute 'keras'"):
         _ = fs.interop.keras

@@ -9,9 +9,9 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="(?s).*ArviZ is undergoing a major refactor", category=FutureWarning)
     az = pytest.importorskip("arviz")
 
-import xarray as xr  # noqa: E402
+import xarray as xr
 
-import fastsksd as fs  # noqa: E402
+import fastsksd as fs
 
 RNG = np.random.default_rng(0)
 POSTERIOR = {"mu": RNG.standard_normal((2, 200)), "theta": RNG.standard_normal((2, 200, 3))}
@@ -21,7 +21,8 @@ STATISTICS = {
     "gradient": RNG.standard_normal((2, 200, 4)),
 }
 COORDS = {"school": ["Choate", "Deerfield", "Andover"], "unconstrained_parameter": ["mu", "theta_0", "theta_1", "theta_2"]}
-DIMS = {"theta": ["school"]} | dict.fromkeys(("unconstrained_draw", "gradient"), ["unconstrained_parameter"])
+PARAMETERS = ["unconstrained_parameter"]
+DIMS = {"theta": ["school"], "unconstrained_draw": PARAMETERS, "gradient": PARAMETERS}
 
 
 def inference_data():

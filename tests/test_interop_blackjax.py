@@ -50,7 +50,7 @@ def test_gradients_of_the_states(nuts):
     assert draws.test(rng=0).pvalue > 0.05
     wrong = bridge.draws(states, chain_axis=0, logdensity_fn=lambda z: logdensity(z) + z["log_rate"])
     assert wrong.test(rng=0).reject()
-    np.testing.assert_allclose(wrong.score, draws.score + [1.0, 0.0, 0.0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(wrong.score, draws.score + np.r_[1.0, 0.0, 0.0], rtol=1e-4, atol=1e-5)
 
 
 def test_chains_on_either_axis(nuts):
@@ -77,8 +77,8 @@ def test_states_without_gradients():
 
 
 def test_bad_input_is_explained(nuts):
-    states, infos = nuts
-    with pytest.raises(TypeError, match="`states` must be stacked states of a BlackJAX sampler, .* got dict"):
+    states, _ = nuts
+    with pytest.raises(TypeError, match=r"`states` must be stacked states of a BlackJAX sampler, .* got dict"):
         bridge.draws({})
     with pytest.raises(ValueError, match="`chain_axis` must be 0 or 1, for states stacked along two axes; got None"):
         bridge.draws(states)

@@ -15,8 +15,8 @@ with warnings.catch_warnings():
     nutpie = pytest.importorskip("nutpie")
 pytest.importorskip("jax")
 
-import fastsksd as fs  # noqa: E402
-from fastsksd.interop import pymc as bridge  # noqa: E402
+import fastsksd as fs
+from fastsksd.interop import pymc as bridge
 
 MODE = "FAST_COMPILE"
 Y = np.random.default_rng(0).normal(0.5, 1.2, 20)
