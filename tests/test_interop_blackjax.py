@@ -18,7 +18,12 @@ def logdensity(position):
     return 2.0 * position["log_rate"] - jnp.exp(position["log_rate"]) - 0.5 * ((position["mu"] - 1.0) ** 2).sum()
 
 
-START = {"mu": jnp.zeros(2), "log_rate": jnp.zeros(())}
+@pytest.fixture(scope="module", autouse=True)
+def single():
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", False)  # as users have it
+    yield
+    jax.config.update("jax_enable_x64", before)
 
 
 def run(kernel, start, key, count):
@@ -32,7 +37,8 @@ def run(kernel, start, key, count):
 @pytest.fixture(scope="module")
 def nuts():
     kernel = blackjax.nuts(logdensity, 0.5, jnp.ones(3))
-    chains = jax.jit(jax.vmap(lambda key: run(kernel, START, key, 500)))
+    start = {"mu": jnp.zeros(2), "log_rate": jnp.zeros(())}
+    chains = jax.jit(jax.vmap(lambda key: run(kernel, start, key, 500)))
     states, infos = chains(jax.random.split(jax.random.key(1), 2))
     return jax.tree.map(lambda leaf: leaf[:, 50:], (states, infos))
 

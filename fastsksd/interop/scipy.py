@@ -51,8 +51,8 @@ def model(distribution):
     >>> p = fs.interop.scipy.model(stats.multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]]))
     >>> p.score([[1.0, 0.0]]).round(6)
     array([[-1.333333,  0.666667]])
-    >>> fs.interop.scipy.model([stats.norm(), stats.logistic(scale=2)]).score([[1.0, 0.0]])
-    array([[-1., -0.]])
+    >>> fs.interop.scipy.model([stats.norm(), stats.t(4)]).score([[1.0, 2.0]])
+    array([[-1.  , -1.25]])
     """
     found = _as_model(distribution)
     bounded = np.flatnonzero(found.bounded) if isinstance(found, _Product) else ()
