@@ -7,6 +7,10 @@
 
 from importlib import import_module
 
+from ._draws import Draws
+
+__all__ = ["Draws"]
+
 _BRIDGES = ("arviz", "blackjax", "jax", "numpyro", "pymc", "scipy", "stan", "torch")
 
 
