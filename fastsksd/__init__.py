@@ -1,10 +1,11 @@
 """Sliced kernelized Stein discrepancies: fast goodness-of-fit tests for samples and a model known through its score."""
 
-from . import baselines, interop, learning, models, score_difference
+from . import baselines, interop, learning, models, plot, score_difference
 from ._version import __version__
 from .baselines.mmd import mmd
 from .batch import BatchError, BatchResult, gof_batch
 from .discrepancy import Estimate, integrated_sksd, ksd, orthogonal_sksd, psd, sksd, sksd_value_and_grad
+from .explain import Explanation
 from .gof import GofResult, gof_test
 from .kernels import IMQ, RBF
 from .models import Model
@@ -19,6 +20,7 @@ __all__ = [
     "BatchError",
     "BatchResult",
     "Estimate",
+    "Explanation",
     "GofResult",
     "Model",
     "Slices",
@@ -35,6 +37,7 @@ __all__ = [
     "mmd",
     "models",
     "orthogonal_sksd",
+    "plot",
     "psd",
     "random_slices",
     "refine_slices",

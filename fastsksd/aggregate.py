@@ -62,6 +62,27 @@ def combine(statistics, replicates, shares=1.0):
     The combined statistic is ``-log10`` of the smallest p-value of a member, each divided by the member's share, (k,), where
     equal shares are 1.
     """
+    scores, null_scores = _scores(statistics, replicates, shares)
+    null = null_scores.max(axis=0)
+    adjusted = np.array([resampling_pvalue(score, null) for score in scores])
+    pvalues = np.array([resampling_pvalue(statistic, row) for statistic, row in zip(statistics, replicates, strict=True)])
+    strongest = int(np.argmax(scores))
+    return Combined(float(scores[strongest]), float(adjusted[strongest]), null, scores, pvalues, adjusted, strongest)
+
+
+def step_down(statistics, replicates):
+    """Adjusted p-values of each of several statistics, (k,): step-down on the smallest p-value of those not yet rejected (Westfall and Young, 1993)."""
+    scores, null_scores = _scores(statistics, replicates, 1.0)
+    order = np.argsort(-scores, kind="stable")
+    left = np.maximum.accumulate(null_scores[order][::-1], axis=0)[::-1]  # strongest of the statistics from each one on
+    steps = [resampling_pvalue(score, null) for score, null in zip(scores[order], left, strict=True)]
+    adjusted = np.empty_like(scores)
+    adjusted[order] = np.maximum.accumulate(steps)
+    return adjusted
+
+
+def _scores(statistics, replicates, shares):
+    """``-log10`` of the p-value of each statistic by the law fitted to its replicates, over its share, and of each replicate."""
     scores = np.empty_like(statistics)
     null_scores = np.empty_like(replicates)
     bonus = np.broadcast_to(np.log10(shares), statistics.shape)
@@ -69,11 +90,7 @@ def combine(statistics, replicates, shares=1.0):
         law = _laws_of_the_others(np.append(row, statistic))
         values = _log10_tail(law, np.append(row, statistic)) + bonus[k]
         null_scores[k], scores[k] = values[:-1], values[-1]
-    null = null_scores.max(axis=0)
-    adjusted = np.array([resampling_pvalue(score, null) for score in scores])
-    pvalues = np.array([resampling_pvalue(statistic, row) for statistic, row in zip(statistics, replicates, strict=True)])
-    strongest = int(np.argmax(scores))
-    return Combined(float(scores[strongest]), float(adjusted[strongest]), null, scores, pvalues, adjusted, strongest)
+    return scores, null_scores
 
 
 def shares_of(kinds):

@@ -180,6 +180,7 @@ def gof_batch(
     Returns
     -------
     BatchResult
+        Its results hold no samples, so their `explain` needs `x` and `score`.
 
     Examples
     --------
@@ -348,7 +349,8 @@ def _travels(function):
 def _run(problem):
     """Result and None, or None and what was wrong."""
     try:
-        return gof_test(problem.x, problem.score, rng=problem.seed, **problem.options), None
+        result = gof_test(problem.x, problem.score, rng=problem.seed, **problem.options)
+        return dataclasses.replace(result, _evidence=None), None  # the samples of all problems may be more than memory holds
     except Exception as error:
         return None, _message(error)
 
@@ -421,7 +423,8 @@ def _plain(value):
         content = base64.b64encode(value.astype("<f8").tobytes()).decode()
         return {"array": content, "shape": value.shape}
     if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        names = [field.name for field in dataclasses.fields(value) if not field.name.startswith("_")]
+        return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: _plain(some) for name, some in value._asdict().items()}
     if isinstance(value, (tuple, list)):

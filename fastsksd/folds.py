@@ -29,20 +29,21 @@ def is_cross(train):
 
 
 def make_folds(x, score, train, in_order, rng):
-    """The samples, ordered so that each fold tests one stretch of them, their scores, and the folds.
+    """The samples, ordered so that each fold tests one stretch of them, their scores, the folds, and where the samples were before.
 
     Chosen at random, or for samples `in_order` the first stretch.
     """
     n, d = x.shape
     if train is None:
-        return x, evaluate_score(score, x), []
+        return x, evaluate_score(score, x), [], np.arange(n)
     if np.ndim(train) > 0:
         training = check_samples(train, "train", min_rows=2, d=d)
         if score_is_array(score):
             raise ValueError(
                 "`score` must be a callable or a model when `train` holds separate samples: an array covers `x` only."
             )
-        return x, evaluate_score(score, x), [Fold("held out", training, evaluate_score(score, training), 0, n)]
+        held_out = Fold("held out", training, evaluate_score(score, training), 0, n)
+        return x, evaluate_score(score, x), [held_out], np.arange(n)
     n_train = n // 2 if is_cross(train) else _count_of(train, n)
     if n_train < 2 or n - n_train < 2:
         raise ValueError(
@@ -54,8 +55,8 @@ def make_folds(x, score, train, in_order, rng):
     x, scores = x[order], evaluate_score(score, x)[order]
     head, tail = (x[:n_train], scores[:n_train]), (x[n_train:], scores[n_train:])
     if not is_cross(train):
-        return x, scores, [Fold("held out", *head, n_train, n)]
-    return x, scores, [Fold("half 1", *tail, 0, n_train), Fold("half 2", *head, n_train, n)]
+        return x, scores, [Fold("held out", *head, n_train, n)], order
+    return x, scores, [Fold("half 1", *tail, 0, n_train), Fold("half 2", *head, n_train, n)], order
 
 
 def _count_of(train, n):

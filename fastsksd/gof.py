@@ -23,14 +23,17 @@ from .aggregate import MULTIPLES, Member, active_sets, check_sets, combine, fixe
 from .baselines import as_baseline
 from .baselines.base import Task
 from .engines import TOLERANCE, choose_engine
+from .explain import Evidence, explain, is_explicable
 from .folds import is_cross, make_folds
 from .kernels import as_kernel
 from .lags import choose_lag
 from .members import Part, evaluate, positive_exp
 from .nulls import NULLS, Weights, weighted_chi_square_draws
+from .plot import inline_figure, report
 from .refine import OPTIONS, refine_slices
 from .score_difference import ESTIMATORS, score_difference
 from .slices import Slices, as_slices, check_basis, find_slices
+from .wording import summarise
 
 DOORS = {}  # package of an array type whose samples are not in memory: function that tests them, with the arguments of `gof_test`
 MOST_TRAINING = 5000  # samples of a half that the standard family finds its slices on; their cost is quadratic
@@ -88,6 +91,7 @@ class GofResult:
     n_model: int = 0
     members: tuple[Member, ...] = ()
     timings: dict = field(default_factory=dict)
+    _evidence: Evidence | None = None
 
     def reject(self, alpha=0.05):
         """Whether the model is rejected at level `alpha`."""
@@ -95,6 +99,62 @@ class GofResult:
         if alpha >= 1:
             raise ValueError(f"`alpha` must be less than 1; got {alpha}.")
         return bool(self.pvalue <= alpha)
+
+    def explain(self, x=None, score=None, *, names=None, n_slices=5, level=0.95, n_resamples=1000, rng=0):
+        """Where the model fails and how surely: witness functions with confidence bands, p-values of slices, contributions of samples.
+
+        For a family this is about its strongest member, on the part of the samples that it was tested on.
+
+        Parameters
+        ----------
+        x, score : (n, d) array, and array, callable or model, optional
+            Other samples to look at along the slices of this test: such as they were not found on. Needed for results of `gof_stream` and
+            `gof_batch`, which hold no samples. (Those of `gof_test` refer to the samples; they must not be changed in place.)
+        names : sequence of str, optional
+            Names of the coordinates.
+        n_slices : int
+            How many of the slices are described, strongest first. Adjusted p-values allow for all.
+        level : float
+            Confidence of the bands. Each holds for its whole slice at once, not for several slices.
+        n_resamples : int
+            Replicates for the p-values of slices; fewer, but at least 199, where samples times slices are more than two millions.
+        rng : None, int or numpy.random.Generator
+            Fixed unless given, so that the same result is always explained alike.
+
+        Returns
+        -------
+        Explanation
+
+        Examples
+        --------
+        >>> import numpy as np, fastsksd as fs
+        >>> x = np.random.default_rng(0).standard_normal((500, 3)) * [0.5, 1.0, 1.0]
+        >>> first = fs.gof_test(x, np.negative, rng=0).explain(names=["a", "b", "c"]).slices[0]
+        >>> first.shape, first.leading_g[0][0]
+        ('narrow', 'a')
+        """
+        return explain(self, x, score, names=names, n_slices=n_slices, level=level, n_resamples=n_resamples, rng=rng)
+
+    def summary(self, x=None, score=None, *, names=None, alpha=0.05):
+        """The outcome in a paragraph of plain words; `x`, `score` and `names` as for `explain`.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsksd as fs
+        >>> x = np.random.default_rng(0).standard_normal((500, 1))
+        >>> print(fs.gof_test(x, lambda x: -4 * x, rng=0).summary(names=["speed"]))
+        """
+        self.reject(alpha)
+        known = x is not None or score is not None or is_explicable(self)
+        return summarise(self, self.explain(x, score, names=names) if known else None, alpha)
+
+    def plot(self, *, names=None, alpha=0.05):
+        """The report of this test on a page: null distribution, slices, witness of the strongest one, contributions of samples.
+
+        Returns a `matplotlib.figure.Figure` that pyplot does not know of: show it by leaving it at the end of a notebook's cell, or save it with
+        `savefig`. The single pictures are in `fastsksd.plot`.
+        """
+        return report(self, names=names, alpha=alpha)
 
     def _facts(self):
         verdict = "the model is rejected" if self.reject() else "the model is not rejected"
@@ -143,7 +203,7 @@ class GofResult:
         rows = "".join(
             f"<tr><th style='text-align:left'>{name}</th><td>{escape(value)}</td></tr>" for name, value in self._facts().items()
         )
-        return f"<table><caption>GofResult</caption>{rows}</table>"
+        return f"<table><caption>GofResult</caption>{rows}</table>{inline_figure(self)}"
 
 
 def gof_test(
@@ -293,7 +353,7 @@ def gof_test(
         raise ValueError("`kernel` must have one bandwidth, or the median, for a family of slice sets.")
 
     trained = slices is None and (d > 1 or not standard)  # in one dimension there is one direction
-    x, scores, folds = make_folds(x, score, train if trained else None, lag > 1, rng)
+    x, scores, folds, index = make_folds(x, score, train if trained else None, lag > 1, rng)
     parts = [Part("all", 0, n, fixed)] if fixed else []
     for fold in folds:
         if fold.x.shape[0] < 3 and estimator == "ke" and debias:
@@ -336,7 +396,17 @@ def gof_test(
         method="sksd",
         lag=lag,
         timings={"slices": searched - start, "statistic": end - searched, "total": end - start},
+        _evidence=_evidence_for(verdict["members"][0].part if family else members[0].part, parts, x, scores, index),
     )
+
+
+def _evidence_for(name, parts, x, scores, index):
+    """The samples of a part; those of a smaller one are copied, so that the result does not hold the others in memory."""
+    part = next(part for part in parts if part.name == name)
+    rows = slice(part.start, part.stop)
+    if part.stop - part.start == x.shape[0]:
+        return Evidence(x, scores, index)
+    return Evidence(x[rows].copy(), scores[rows].copy(), index[rows])
 
 
 def _baseline_test(baseline, x, score, kernel, null, lag, n_resamples, train, rng, start):
@@ -345,15 +415,15 @@ def _baseline_test(baseline, x, score, kernel, null, lag, n_resamples, train, rn
         raise ValueError(f"`kernel` is fixed for method={baseline.name!r}; leave it out.")
     if baseline.needs_score:
         train = 0.2 if baseline.trained and train is None else train
-        x, scores, folds = make_folds(x, score, train, lag > 1, rng)
+        x, scores, folds, index = make_folds(x, score, train, lag > 1, rng)
     else:
-        scores, folds = None, []
+        scores, folds, index = None, [], np.arange(x.shape[0])
     if len(folds) > 1:
         raise ValueError(f"`train`='cross' is for families of slices; method={baseline.name!r} takes a fraction, a number or samples.")
     training = None
     if folds:
         training, tested = (folds[0].x, folds[0].scores), slice(folds[0].start, folds[0].stop)
-        x, scores = x[tested], scores[tested]
+        x, scores, index = x[tested], scores[tested], index[tested]
     n = x.shape[0]
     _check_test_size(n)
     _check_lag(lag, n)
@@ -376,6 +446,7 @@ def _baseline_test(baseline, x, score, kernel, null, lag, n_resamples, train, rn
         locations=outcome.locations,
         n_model=outcome.n_model,
         timings={"slices": searched - start, "statistic": end - searched, "total": end - start},
+        _evidence=Evidence(x, scores, index),
     )
 
 

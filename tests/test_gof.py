@@ -94,7 +94,7 @@ def test_split_is_a_partition():
         seen.append(samples.copy())
         return -samples
 
-    x_ordered, scores, folds = make_folds(x, score, 0.3, False, np.random.default_rng(0))
+    x_ordered, scores, folds, _ = make_folds(x, score, 0.3, False, np.random.default_rng(0))
     (fold,) = folds
     assert (len(fold.x), fold.start, fold.stop) == (30, 30, 100)
     assert np.array_equal(np.sort(x_ordered[:, 0]), x[:, 0])
@@ -107,7 +107,7 @@ def test_split_is_a_partition():
 def test_correlated_samples_are_split_in_order():
     x = np.arange(50.0)[:, None]
     for train, first in ((0.2, 10), ("cross", 25)):
-        ordered, _, folds = make_folds(x, -x, train, True, np.random.default_rng(0))
+        ordered, _, folds, _ = make_folds(x, -x, train, True, np.random.default_rng(0))
         assert np.array_equal(ordered, x)
         assert np.array_equal(folds[-1].x, x[:first]) and (folds[-1].start, folds[-1].stop) == (first, 50)
 
@@ -199,12 +199,12 @@ def test_pvalue_counts_ties_and_is_never_zero():
 
 def test_cross_fitting_tests_each_half_along_slices_of_the_other():
     x = np.random.default_rng(1).standard_normal((41, 3))
-    ordered, scores, folds = make_folds(x, -x, "cross", False, np.random.default_rng(0))
+    ordered, scores, folds, _ = make_folds(x, -x, "cross", False, np.random.default_rng(0))
     assert [(fold.start, fold.stop) for fold in folds] == [(0, 20), (20, 41)]
     assert np.array_equal(folds[0].x, ordered[20:]) and np.array_equal(folds[1].x, ordered[:20])
     result = fs.gof_test(x, -x, n_slices=2, train="cross", multiples=[1.0], n_resamples=40, rng=0)
     assert (result.n_test, result.n_train) == (41, 41)
-    ordered, scores, folds = make_folds(x, -x, "cross", False, np.random.default_rng(0))
+    ordered, scores, folds, _ = make_folds(x, -x, "cross", False, np.random.default_rng(0))
     for fold in folds:
         slices = fs.active_slices(fold.x, fold.scores, n_slices=2)
         rows = slice(fold.start, fold.stop)

@@ -25,6 +25,10 @@ class FeaturePairs:
         totals = product(weights, self.features)
         return self.sums(), np.einsum("bk,bk->b", totals, totals) - weighted_squares(weights, self.squares)
 
+    def row_sums(self):
+        """``sum_{j != i} xi_i . xi_j`` for each i."""
+        return self.features.sum(axis=1) @ self.features - self.squares
+
     def spectrum(self):
         """Eigenvalues of the centred matrix of all terms, over n."""
         centred = self.features - self.features.mean(axis=1, keepdims=True)

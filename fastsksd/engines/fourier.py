@@ -129,6 +129,28 @@ class FourierEngine:
         """`sums_and_replicates` at several multiples of the bandwidth: a list of pairs."""
         return [self.rescaled(multiple).sums_and_replicates(weights, start) for multiple in multiples]
 
+    def row_sums(self):
+        """``sum_{j != i} mu_ij`` for each i, summed over slices, (n,)."""
+        sums = np.zeros(self.n) if self.rest is None else self.rest.row_sums()
+        if self.long.all():
+            return sums
+        _, s, a = self.loaded
+        sums -= (self.inside * own_term(s, a[:, None])).sum(axis=0)
+        totals = np.zeros((1, self.layout.coefficients.size))
+        blocks = [(first, min(first + _BLOCK, self.n)) for first in range(0, self.n, _BLOCK)]
+        for first, last in blocks:
+            totals += _features(*self.loaded, self.inside, *self.layout, first, last, False)[1].sum(axis=0)
+        totals *= self.layout.coefficients
+        for first, last in blocks:
+            features, _ = _features(*self.loaded, self.inside, *self.layout, first, last, True)
+            sums[first:last] += (totals @ features)[0]
+            for q, far in enumerate(self.outside):
+                if far.size:
+                    rows = _far_rows(self.code, *(array[q] for array in self.loaded), far, self.inside[q], first, last)
+                    sums[far] += rows.sum(axis=1)
+                    sums[first:last] += rows.sum(axis=0)
+        return sums
+
     def spectrum(self):
         """Eigenvalues of the centred matrix of all ``mu_ij``, over n, from the covariance of the features."""
         if self.rest is not None:

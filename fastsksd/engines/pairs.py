@@ -43,6 +43,15 @@ class PairTerms:
             replicates += quadratic_forms(entries, weights, start + rows.start, start + columns.start)
         return 2.0 * sums, 2.0 * replicates
 
+    def row_sums(self):
+        """``sum_{j != i} mu_ij`` for each i, summed over components, (n,)."""
+        sums = np.zeros(self.n)
+        for rows, columns in tiles(self.n):
+            entries, _ = self.tile(rows, columns)
+            sums[rows] += entries.sum(axis=1)
+            sums[columns] += entries.sum(axis=0)
+        return sums
+
     def spectrum(self):
         """Eigenvalues of the centred matrix of all ``mu_ij``, over n."""
         if self.n > MOST_STORED:

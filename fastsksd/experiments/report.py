@@ -6,6 +6,8 @@ import io
 from pathlib import Path
 from typing import NamedTuple
 
+from ..plot import interval
+
 
 class Heading(NamedTuple):
     """A heading of the second level."""
@@ -100,17 +102,6 @@ img {{ max-width: 100%; }}
 {body}
 </body></html>
 """
-
-
-def interval(successes, trials, level=0.95):
-    """Wilson's confidence interval of a rate."""
-    from scipy.special import ndtri
-
-    z = ndtri(0.5 + 0.5 * level)
-    rate = successes / trials
-    centre = (rate + z * z / (2 * trials)) / (1 + z * z / trials)
-    half = z / (1 + z * z / trials) * (rate * (1 - rate) / trials + z * z / (4 * trials * trials)) ** 0.5
-    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def show_rate(successes, trials):

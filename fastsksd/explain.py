@@ -1,0 +1,627 @@
+"""What a test saw: where along each slice the model fails and how surely, which slices carry the statistic, which samples.
+
+Witness of a slice (r, g): the function of ``y = x.g`` that tells samples and model apart best in the unit ball of the kernel, up to its length,
+
+    h(y) = mean_i xi_i(y),    xi_i(y) = s_i k(y_i - y) + a k'(y_i - y),    s_i = s_p(x_i).r,  a = r.g
+
+Its mean is zero for samples of the model (Stein's identity), else ``E_q[(s_p - s_q).r k(y_i - y)]``: where h is positive, the model's score pushes
+samples near y towards larger values of x.r than their own density balances. The statistic is the squared length of h, less the terms of each sample with itself.
+
+Band: bootstrap with normal multipliers e_i, ``1/n sum_i e_i (xi_i - h)``, studentised, so that ``h +- c deviation`` covers the mean of xi on the
+whole grid at once (Chernozhukov, Chetverikov and Kato, 2013). For a chain the e_i are autocorrelated as the signs of the test
+are (Shao, 2010). Given the samples this is a normal law, whose covariance is a sum over samples: it is drawn from directly.
+
+Contribution of a sample: ``c_i = sum_slices mean_{j != i} mu_ij``; their mean is the statistic.
+
+P-values of slices: each slice's statistic against its own null. With null="wild" or "bootstrap" all slices share their replicates, and the adjusted
+p-values are those of Westfall and Young (1993), step-down on the joint replicates, which allow for the slices' dependence; with
+null="spectral" they are Holm's. Slices of the tested samples themselves are moreover never more significant than the whole test: so with a true model
+the chance that any slice is marked is at most the level, the choice of the strongest member of a family included.
+"""
+
+import warnings
+from dataclasses import dataclass
+from html import escape
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from ._jit import compiled, parallel, prefer_wide_vectors
+from ._linalg import gram, product
+from ._validate import check_integer, check_number, check_rng, check_samples, check_score, evaluate_score
+from .aggregate import step_down
+from .baselines.features import FeaturePairs
+from .baselines.fssd import stein_features
+from .discrepancy import Estimate, ksd_pairs, project
+from .engines import choose_engine
+from .engines.pairs import statistic as pair_statistic
+from .kernels import KERNELS, kernel_derivatives
+from .lags import autocorrelation_time
+from .nulls import Weights, limit_law, log_tail_of_weighted_chi_square, resampling_pvalue, resampling_scale
+from .slices import Slices
+
+POINTS = 101  # of the grid of a witness
+DRAWS = 2000  # of the bootstrap of its band
+_BLOCK = 4096  # samples whose functions are in memory at a time
+_MOST_WEIGHTS = 2e9  # resamples x samples x slices, beyond which fewer resamples are drawn
+_LEAST_RESAMPLES = 199
+_PAIRED = ("ksd", "ksdagg", "fssd")  # methods without slices whose statistic is a sum over pairs of samples
+
+
+class Evidence(NamedTuple):
+    """Samples that a test has looked at, with their scores, and their rows in the caller's array."""
+
+    x: np.ndarray
+    scores: np.ndarray | None
+    index: np.ndarray
+
+
+class Region(NamedTuple):
+    """A stretch of the grid on which the band excludes zero: +1 where the witness is positive there, -1 where it is negative."""
+
+    sign: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Witness:
+    """The witness function of a slice on a grid.
+
+    Attributes
+    ----------
+    grid : (k,) array
+        Values of ``x.g``, over the bulk of the samples.
+    values, lower, upper : (k,) arrays
+        The witness, and its confidence band, which holds on the whole grid at once.
+    density : (k,) array
+        Density of the samples along g, smoothed by the kernel.
+    level : float
+        Confidence of the band.
+    """
+
+    grid: np.ndarray
+    values: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    density: np.ndarray
+    level: float
+
+    @property
+    def regions(self):
+        """Where the band excludes zero, in order; neighbours of the same sign are one."""
+        sign = np.where(self.lower > 0, 1, np.where(self.upper < 0, -1, 0))
+        found = []
+        for k in np.flatnonzero(sign):
+            y = float(self.grid[k])
+            if found and found[-1].sign == sign[k]:
+                found[-1] = found[-1]._replace(high=y)
+            else:
+                found.append(Region(int(sign[k]), y, y))
+        return tuple(found)
+
+    def __repr__(self):
+        return f"Witness({self.grid.size} points from {self.grid[0]:.4g} to {self.grid[-1]:.4g}, {len(self.regions)} regions)"
+
+
+@dataclass(frozen=True, eq=False)
+class SliceExplanation:
+    """What one slice saw. Directions have signs such that the largest coordinate of g is positive and ``r.g`` is not negative.
+
+    Attributes
+    ----------
+    index : int
+        Which of the result's slices.
+    r, g : (d,) arrays
+        Directions of the score and of the input.
+    statistic, bandwidth : float
+    share : float
+        Of the sum of the slices' statistics, those below zero left out.
+    pvalue, pvalue_adjusted : float
+        Of this slice alone, and allowing for the number of slices, see `fastsksd.explain`.
+    leading_r, leading_g : tuple of (name, weight)
+        Coordinates that carry the directions, largest first.
+    witness : Witness
+    push, spread : Estimate
+        ``mean s_i``, which is 0 for a right model (positive: the model pushes samples along r), and ``-mean s_i (y_i - mean y) / a``, which is 1 (for a
+        normal model the ratio of the samples' variance to the model's), with standard errors; spread is NaN when r and g are orthogonal.
+    shape : str
+        What witness, push and spread together say of the samples along g, against the model given the other coordinates: "narrow", "wide", "low", "high"; with
+        no proof that their spread is wrong "peaked" (too many in the middle), "hollow" (too few), "tails" (too many in the middle and far out), "flat"
+        (too few there); "irregular"; "none" (the band never excludes zero); or "across" when r and g differ, so
+        that it is about how the samples along r depend on g.
+    """
+
+    index: int
+    r: np.ndarray
+    g: np.ndarray
+    statistic: float
+    bandwidth: float
+    share: float
+    pvalue: float
+    pvalue_adjusted: float
+    leading_r: tuple
+    leading_g: tuple
+    witness: Witness
+    push: Estimate
+    spread: Estimate
+    shape: str
+
+    def __repr__(self):
+        return (
+            f"SliceExplanation(slice {self.index}, share {self.share:.0%}, p-value {self.pvalue_adjusted:.4g} adjusted, "
+            f"{self.shape}, g = {direction(self.leading_g, self.g.size)})"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation:
+    """What a test saw, as data.
+
+    Attributes
+    ----------
+    slices : tuple of SliceExplanation
+        The strongest slices, strongest first; empty for methods without slices.
+    statistics, pvalues, pvalues_adjusted : (m,) arrays
+        Of all slices, in the order of the result's.
+    allows_for : str
+        What the adjusted p-values allow for.
+    indices, contributions : (n,) arrays
+        Rows of the samples that were looked at, in the caller's array, and what each adds to the statistic, largest first; their mean is the statistic.
+    along : (n,) array
+        Where these samples lie along g of the strongest slice; empty without slices.
+    names : tuple of str
+        Names of the coordinates.
+    caveats : tuple of str
+        What a reader should know before relying on it.
+    """
+
+    slices: tuple
+    statistics: np.ndarray
+    pvalues: np.ndarray
+    pvalues_adjusted: np.ndarray
+    allows_for: str
+    indices: np.ndarray
+    contributions: np.ndarray
+    along: np.ndarray
+    names: tuple
+    caveats: tuple
+
+    def to_dict(self, samples=20):
+        """All of it as plain data that JSON can hold, with so many of the samples, or None for all."""
+        count = None if samples is None else check_integer("samples", samples, 0)
+        return {
+            "slices": [
+                {
+                    "index": one.index,
+                    "statistic": one.statistic,
+                    "share": one.share,
+                    "pvalue": one.pvalue,
+                    "pvalue_adjusted": one.pvalue_adjusted,
+                    "bandwidth": one.bandwidth,
+                    "shape": one.shape,
+                    "push": one.push._asdict(),
+                    "spread": one.spread._asdict() if np.isfinite(one.spread.value) else None,
+                    "r": one.r.tolist(),
+                    "g": one.g.tolist(),
+                    "leading_r": [list(pair) for pair in one.leading_r],
+                    "leading_g": [list(pair) for pair in one.leading_g],
+                    "witness": {name: getattr(one.witness, name).tolist() for name in ("grid", "values", "lower", "upper", "density")}
+                    | {"level": one.witness.level, "regions": [region._asdict() for region in one.witness.regions]},
+                }
+                for one in self.slices
+            ],
+            "statistics": self.statistics.tolist(),
+            "pvalues": self.pvalues.tolist(),
+            "pvalues_adjusted": self.pvalues_adjusted.tolist(),
+            "allows_for": self.allows_for,
+            "samples": {"indices": self.indices[:count].tolist(), "contributions": self.contributions[:count].tolist()},
+            "names": list(self.names),
+            "caveats": list(self.caveats),
+        }
+
+    def _table(self):
+        rows = [("slice", "share", "p-value", "adjusted", "along g", "shape")]
+        d = len(self.names)
+        for one in self.slices:
+            numbers = f"{one.share:.0%}", f"{one.pvalue:.3g}", f"{one.pvalue_adjusted:.3g}"
+            rows.append((str(one.index), *numbers, direction(one.leading_g, d), one.shape))
+        return rows if len(rows) > 1 else []
+
+    def _notes(self):
+        notes = []
+        left = self.statistics.size - len(self.slices)
+        if self.slices and left:
+            notes.append(f"{left} more slices have smaller statistics")
+        if self.slices:
+            notes.append(f"adjusted p-values allow for {self.allows_for}")
+        worst = ", ".join(map(str, self.indices[:5].tolist()))
+        notes.append(f"samples that misfit most (of {self.indices.size}): {worst}")
+        return [*notes, *self.caveats]
+
+    def __repr__(self):
+        rows = self._table()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n  ".join(["Explanation", *lines, *self._notes()])
+
+    def _repr_html_(self):
+        rows = [[escape(cell) for cell in row] for row in self._table()]
+        tags = ["th", *["td"] * len(rows)]
+        body = "".join(
+            "<tr>" + "".join(f"<{tag} style='text-align:left'>{cell}</{tag}>" for cell in row) + "</tr>"
+            for tag, row in zip(tags, rows, strict=False)
+        )
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self._notes())
+        return f"<table><caption>Explanation</caption>{body}</table><ul>{notes}</ul>"
+
+
+def explain(result, x=None, score=None, *, names=None, n_slices=5, level=0.95, n_resamples=1000, rng=0):
+    """See `GofResult.explain`."""
+    n_slices = check_integer("n_slices", n_slices, 1)
+    level = check_level(level)
+    n_resamples = check_integer("n_resamples", n_resamples, 1)
+    rng = check_rng(rng)
+    if result.slices is None and result.method not in _PAIRED:
+        raise ValueError(
+            f"method={result.method!r} has neither slices nor contributions of single samples to explain; method='sksd' has both, 'ksd' and 'fssd' "
+            "the latter."
+        )
+    evidence, own = evidence_of(result, x, score)
+    names = check_coordinates(names, evidence.x.shape[1])
+    if result.slices is None:
+        indices, values, along = _sorted(evidence.index, _contributions(_baseline_pairs(result, evidence)), np.empty(0))
+        return Explanation((), *[np.empty(0)] * 3, "", indices, values, along, names, _caveats(result, evidence, None))
+    loaded = _load(result, evidence)
+    statistics, pvalues, adjusted, allows_for = _slice_pvalues(result, loaded, n_resamples, rng)
+    if own:
+        _check_unchanged(result, statistics)
+        adjusted = np.maximum(adjusted, result.pvalue)
+        allows_for += ", and are never below that of the whole test"
+    positive = np.maximum(statistics, 0.0)
+    shares = positive / (positive.sum() or 1.0)
+    order = np.argsort(-statistics, kind="stable")
+    explained = []
+    for q in order[:n_slices].tolist():
+        r, g, y, slope = _oriented(loaded, q)
+        witness = _witness(loaded.kernel.code, y, slope, float(r @ g), loaded.h[q], result.lag, level, rng)
+        push, spread = _moments(y, slope, float(r @ g), result.lag)
+        explained.append(
+            SliceExplanation(
+                index=q,
+                r=r,
+                g=g,
+                statistic=float(statistics[q]),
+                bandwidth=float(loaded.h[q]),
+                share=float(shares[q]),
+                pvalue=float(pvalues[q]),
+                pvalue_adjusted=float(adjusted[q]),
+                leading_r=leading(r, names),
+                leading_g=leading(g, names),
+                witness=witness,
+                push=push,
+                spread=spread,
+                shape=_shape(witness, float(r @ g), push, spread),
+            )
+        )
+    contributions = _contributions(loaded.engine(slice(None)))
+    along = _oriented(loaded, order[0])[2]
+    caveats = _caveats(result, evidence, result.slices[order[:1]])
+    return Explanation(
+        tuple(explained), statistics, pvalues, adjusted, allows_for, *_sorted(evidence.index, contributions, along), names, caveats
+    )
+
+
+def strongest_witness(result, names=None, level=0.95, rng=0):
+    """The witness of the strongest slice and the name of its direction, without the price of p-values."""
+    evidence, _ = evidence_of(result, None, None)
+    loaded, q = _load(result, evidence), int(np.argmax(result.slice_statistics))
+    r, g, y, slope = _oriented(loaded, q)
+    witness = _witness(loaded.kernel.code, y, slope, float(r @ g), loaded.h[q], result.lag, level, check_rng(rng))
+    names = check_coordinates(names, g.size)
+    return witness, direction(leading(g, names), g.size)
+
+
+def is_explicable(result):
+    """Whether the result holds all that an explanation needs."""
+    return result._evidence is not None and (result.slices is not None or result.method in _PAIRED)
+
+
+def evidence_of(result, x, score):
+    """Samples to look at, in their order, and whether they are those of the test."""
+    if x is None and score is None:
+        if result._evidence is None:
+            raise ValueError(
+                "this result holds no samples, as those of gof_stream and gof_batch: give `x` and `score`, with samples that its slices were not "
+                "found on, or run gof_test for this problem."
+            )
+        evidence = result._evidence
+        order = np.argsort(evidence.index, kind="stable")
+        if np.array_equal(order, np.arange(order.size)):
+            return evidence, True
+        return Evidence(*(None if part is None else part[order] for part in evidence)), True
+    if x is None or score is None:
+        raise ValueError(f"`{'x' if x is None else 'score'}` is missing: `x` and `score` go together.")
+    x = check_samples(x, min_rows=2, d=None if result.slices is None else result.slices.d)
+    return Evidence(x, evaluate_score(check_score(score), x), np.arange(x.shape[0])), False
+
+
+class _Loaded(NamedTuple):
+    """Projections of the samples along all slices."""
+
+    kernel: type
+    whole: Slices
+    y: np.ndarray
+    s: np.ndarray
+    a: np.ndarray
+    h: np.ndarray
+    choose: object
+
+    def engine(self, some, **demand):
+        """The engine of some slices."""
+        arrays = (np.ascontiguousarray(array[some]) for array in (self.y, self.s, self.a, self.h))
+        return self.choose(self.kernel.code, *arrays, **demand)
+
+
+def _load(result, evidence):
+    kernel = KERNELS[result.kernel]
+    y, s, a, h = project(evidence.x, evidence.scores, result.slices, kernel(result.bandwidths))
+    return _Loaded(kernel, result.slices, y, s, a, h, choose_engine("auto"))
+
+
+def _slice_pvalues(result, loaded, n_resamples, rng):
+    """Statistics, p-values and adjusted p-values of all slices, and what the latter allow for."""
+    m, n = loaded.y.shape
+    slices = f"the {m} slices" if m > 1 else "the one slice"
+    if result.null == "spectral":
+        statistics, logs = np.empty(m), np.empty(m)
+        for q in range(m):
+            pairs = loaded.engine([q], spectral=True)
+            statistics[q] = pair_statistic(pairs, pairs.sums(), "u")[0]
+            logs[q] = log_tail_of_weighted_chi_square(limit_law(pairs.spectrum(), n), statistics[q])
+        return statistics, _positive(logs), _positive(_holm(logs)), f"{slices} by Holm's method"
+    count = int(max(_LEAST_RESAMPLES, min(n_resamples, _MOST_WEIGHTS / (n * m)))) if n_resamples > _LEAST_RESAMPLES else n_resamples
+    weights = Weights(result.null, n, count, lag=result.lag, rng=rng)
+    engines = [loaded.engine([q], n_resamples=count, signs=result.null == "wild") for q in range(m)]
+    sums, parts = np.empty(m), []
+    for batch in weights.batches():
+        part = np.empty((m, batch.shape[0]))
+        for q, pairs in enumerate(engines):
+            total, part[q] = pairs.sums_and_replicates(batch)
+            sums[q] = total[0]
+        parts.append(part)
+    replicates = resampling_scale(result.null, n) * np.concatenate(parts, axis=1)
+    statistics = sums / (n * (n - 1.0))
+    pvalues = np.array([resampling_pvalue(value, row) for value, row in zip(statistics, replicates, strict=True)])
+    return statistics, pvalues, step_down(statistics, replicates), f"{slices} by Westfall and Young's step-down method, {count} resamples"
+
+
+def _holm(logs):
+    """Logarithms of Holm's adjusted p-values."""
+    order = np.argsort(logs, kind="stable")
+    adjusted = np.empty_like(logs)
+    adjusted[order] = np.maximum.accumulate(logs[order] + np.log(np.arange(logs.size, 0, -1)))
+    return np.minimum(adjusted, 0.0)
+
+
+def _positive(logs):
+    return np.maximum(np.exp(logs), np.nextafter(0.0, 1.0))
+
+
+def _check_unchanged(result, statistics):
+    if not np.allclose(statistics, result.slice_statistics, rtol=1e-4, atol=1e-6 * np.abs(result.slice_statistics).max()):
+        raise ValueError(
+            "the samples were changed after the test, which keeps no copy of them: give `x` and `score` as they were, or test again."
+        )
+
+
+def _contributions(pairs):
+    return pairs.row_sums() / (pairs.n - 1.0)
+
+
+def _sorted(index, values, along):
+    """All three by decreasing values."""
+    order = np.argsort(-values, kind="stable")
+    return index[order], values[order], along[order] if along.size else along
+
+
+def _baseline_pairs(result, evidence):
+    """Pair terms of a method without slices."""
+    if result.method in ("ksd", "ksdagg"):
+        return ksd_pairs(evidence.x, evidence.scores, KERNELS[result.kernel](result.bandwidths[0]))[0]
+    code = KERNELS[result.kernel].code
+    return FeaturePairs(stein_features(code, evidence.x, evidence.scores, result.locations, result.bandwidths[0]))
+
+
+def _oriented(loaded, q):
+    """r, g, the samples along g and the scores along r of slice q, with signs as in `SliceExplanation`."""
+    r, g = loaded.whole.r[q], loaded.whole.g[q]
+    sign_g = np.copysign(1.0, g[np.argmax(np.abs(g))])
+    along = sign_g * (r @ g)
+    sign_r = np.copysign(1.0, along if abs(along) > 1e-9 else r[np.argmax(np.abs(r))])
+    return sign_r * r, sign_g * g, sign_g * loaded.y[q], sign_r * loaded.s[q]
+
+
+def _witness(code, y, s, a, h, lag, level, rng):
+    """The witness of samples `y` along g with scores `s` along r, with its band."""
+    y, a = y / h, a / h
+    grid, n = _grid(y), y.size
+    values, density = np.zeros(grid.size), np.zeros(grid.size)
+    blocks = [slice(first, first + _BLOCK) for first in range(0, n, _BLOCK)]
+    for block in blocks:
+        functions, kernels = _stein_functions(code, y[block], s[block], a, grid)
+        values += functions.sum(axis=1)
+        density += kernels
+    values /= n
+    covariance, carry = np.zeros((grid.size, grid.size)), np.zeros(grid.size)
+    for block in blocks:
+        functions = _stein_functions(code, y[block], s[block], a, grid)[0] - values[:, None]
+        covariance += _products(functions, carry, lag)
+    deviation, factor = _band(covariance / float(n) ** 2, level, rng)
+    half = factor * deviation
+    step = h * (grid[1] - grid[0])
+    return Witness(h * grid, values, values - half, values + half, density / (step * density.sum()), level)
+
+
+def _products(functions, carry, lag):
+    """``sum_ij rho^|i - j| f_i f_j^T`` over the samples of a block and all before it, columns f; `carry` is what the next block remembers of them.
+
+    rho is the correlation of neighbouring signs of that lag. Divided by n^2 this is the covariance of a mean under the bootstrap.
+    """
+    sums = gram(functions)
+    if lag > 2:
+        cross = product(functions, _remembered(functions, carry, 1.0 - 2.0 / lag))
+        sums += cross + cross.T
+    return sums
+
+
+def _moments(y, s, a, lag):
+    """`push` and `spread`, see `SliceExplanation`."""
+    n = y.size
+    push, centred = s.mean(), y - y.mean()
+    scale = np.mean(s * centred)
+    influence = np.stack([s - push, (s - push) * centred - scale])
+    errors = np.sqrt(np.maximum(np.diag(_products(influence, np.zeros(2), lag)), 0.0)) / n
+    if abs(a) < 1e-6:
+        return Estimate(float(push), float(errors[0])), Estimate(np.nan, np.nan)
+    return Estimate(float(push), float(errors[0])), Estimate(float(-scale / a), float(errors[1] / abs(a)))
+
+
+def _grid(y):
+    """Points over the bulk of the samples; one far out does not stretch it."""
+    low, first, third, high = np.quantile(y, [0.005, 0.25, 0.75, 0.995])
+    reach = 4.0 * (third - first)
+    low, high = max(low, first - reach), min(high, third + reach)
+    if high - low < 1e-9:  # most samples are alike
+        low, high = low - 2.0, high + 2.0
+    return np.linspace(low, high, POINTS)
+
+
+@parallel
+def _stein_functions(code, y, s, a, grid):
+    """``xi_i`` at the points of the grid, (points, n), and the sums of the kernel there; all in units of the bandwidth."""
+    functions = np.empty((grid.size, y.size))
+    kernels = np.empty(grid.size)
+    for k in numba.prange(grid.size):
+        kernels[k] = _stein_function_row(code, y, s, a, grid[k], functions[k])
+    return functions, kernels
+
+
+@compiled
+def _stein_function_row(code, y, s, a, point, out):
+    prefer_wide_vectors()
+    total = 0.0
+    for i in range(y.size):
+        k, k1, _, _ = kernel_derivatives(code, y[i] - point)
+        out[i] = s[i] * k + a * k1
+        total += k
+    return total
+
+
+@compiled
+def _remembered(functions, carry, rho):
+    """For each sample the sum of all earlier ones, weighted by ``rho^distance``; `carry` is what is handed on to the next block."""
+    earlier = np.empty_like(functions)
+    for k in range(functions.shape[0]):
+        memory = carry[k]
+        for i in range(functions.shape[1]):
+            earlier[k, i] = memory
+            memory = rho * (memory + functions[k, i])
+        carry[k] = memory
+    return earlier
+
+
+def _band(covariance, level, rng):
+    """Standard deviations on the grid, and how many of them a simultaneous band has on either side."""
+    deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    unit = np.where(deviation > 1e-12 * deviation.max(initial=0.0), deviation, np.inf)
+    values, vectors = np.linalg.eigh(covariance / unit / unit[:, None])
+    kept = values > 1e-10 * max(values[-1], 0.0)
+    if not kept.any():
+        return deviation, 0.0
+    draws = rng.standard_normal((DRAWS, np.count_nonzero(kept))) @ (vectors[:, kept] * np.sqrt(values[kept])).T
+    return deviation, float(np.quantile(np.abs(draws).max(axis=1), level))
+
+
+def _shape(witness, along, push, spread):
+    """What they say, see `SliceExplanation`."""
+    signs = tuple(region.sign for region in witness.regions)
+    if not signs:
+        return "none"
+    if along < 0.7:
+        return "across"
+    pushed = _side(push.value, push.standard_error)
+    spread_out = _side(spread.value - 1.0, spread.standard_error)
+    if len(signs) == 1:
+        return {1: "low", -1: "high"}[pushed] if pushed == signs[0] else "irregular"
+    if signs == (-1, 1):
+        return "narrow" if spread_out < 0 else "peaked"
+    if signs == (1, -1):
+        return "wide" if spread_out > 0 else "hollow"
+    return {(1, -1, 1, -1): "tails", (-1, 1, -1, 1): "flat"}.get(signs, "irregular")
+
+
+def _side(value, error):
+    """The sign of a value that is more than three standard errors from zero, else 0."""
+    return int(np.sign(value)) if abs(value) > 3.0 * error else 0
+
+
+def leading(vector, names, count=3):
+    """The coordinates that carry a direction, largest first, up to `count`, with their weights."""
+    order = np.argsort(-np.abs(vector), kind="stable")[:count]
+    return tuple((names[k], float(vector[k])) for k in order.tolist() if vector[k] != 0)
+
+
+def direction(pairs, d):
+    """A direction in words, from its leading coordinates."""
+    if abs(pairs[0][1]) > 0.995:
+        return pairs[0][0] if pairs[0][1] > 0 else f"-{pairs[0][0]}"
+    terms = [f"{'-' if weight < 0 else '+' if k else ''}{abs(weight):.2f} {name}" for k, (name, weight) in enumerate(pairs)]
+    rest = 1.0 - sum(weight**2 for _, weight in pairs)
+    return " ".join(terms) + (" ..." if d > len(pairs) and rest > 1e-4 else "")
+
+
+def check_coordinates(names, d):
+    """`names` of d coordinates, by default x[0], x[1], ..."""
+    if names is None:
+        return tuple(f"x[{k}]" for k in range(d))
+    if isinstance(names, str) or not hasattr(names, "__iter__"):
+        raise TypeError(f"`names` must be a sequence of {d} strings, one for each coordinate, not {type(names).__name__}.")
+    names = tuple(str(name) for name in names)
+    if len(names) != d:
+        raise ValueError(f"`names` must have one name for each of {d} coordinates; got {len(names)}.")
+    return names
+
+
+def check_level(level):
+    """`level` of confidence, between 0 and 1."""
+    level = check_number("level", level, 0.0, strict=True)
+    if level >= 1:
+        raise ValueError(f"`level` must be less than 1; got {level}.")
+    return level
+
+
+def _caveats(result, evidence, strongest):
+    """What a reader should know, in words."""
+    caveats = []
+    n = evidence.x.shape[0]
+    if n < 100:
+        caveats.append(f"only {n} samples were looked at")
+    repeats = n - len(np.unique(evidence.x, axis=0))
+    if repeats > 0.01 * n:
+        caveats.append(f"{repeats} of {n} samples are exact repeats of others")
+    if strongest is None:
+        return tuple(caveats)
+    if result.lag <= 2 and n >= 20:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            time = autocorrelation_time(evidence.x, evidence.scores, strongest, KERNELS[result.kernel]())
+        if time > 1.5 and time > 1.0 + 10.0 / np.sqrt(n):
+            caveats.append(
+                f"neighbouring samples depend on each other (autocorrelation time about {time:.2g}), which makes p-values too small: test with "
+                "null='wild', lag='auto'"
+            )
+    if strongest.g_gaps is not None and strongest.g_values is not None and strongest.g_gaps[0] < 0.1 * strongest.g_values[0]:
+        caveats.append("the input direction g of the strongest slice is poorly determined: its eigenvalue is hardly apart from the next")
+    return tuple(caveats)
