@@ -9,7 +9,8 @@ samples near y towards larger values of x.r than their own density balances. The
 
 Band: bootstrap with normal multipliers e_i, ``1/n sum_i e_i (xi_i - h)``, studentised, so that ``h +- c deviation`` covers the mean of xi on the
 whole grid at once (Chernozhukov, Chetverikov and Kato, 2013). For a chain the e_i are autocorrelated as the signs of the test
-are (Shao, 2010). Given the samples this is a normal law, whose covariance is a sum over samples: it is drawn from directly.
+are (Shao, 2010). Given the samples this is a normal law, whose covariance is a sum over samples: it is drawn from directly. Measured, normal samples
+and another normal model, nominal 0.95: 0.91 with 20 to 150 samples, 0.93 with 600; chains with autocorrelation 0.8, 0.94 with 1000 samples (0.35 if taken as independent).
 
 Contribution of a sample: ``c_i = sum_slices mean_{j != i} mu_ij``; their mean is the statistic.
 
@@ -19,7 +20,6 @@ null="spectral" they are Holm's. Slices of the tested samples themselves are mor
 the chance that any slice is marked is at most the level, the choice of the strongest member of a family included.
 """
 
-import warnings
 from dataclasses import dataclass
 from html import escape
 from typing import NamedTuple
@@ -44,8 +44,9 @@ from .slices import Slices
 POINTS = 101  # of the grid of a witness
 DRAWS = 2000  # of the bootstrap of its band
 _BLOCK = 4096  # samples whose functions are in memory at a time
-_MOST_WEIGHTS = 2e9  # resamples x samples x slices, beyond which fewer resamples are drawn
+_MOST_WEIGHTS = 1.5e8  # resamples x samples x slices, beyond which fewer resamples are drawn
 _LEAST_RESAMPLES = 199
+ALIKE = 0.7  # r.g from which r and g count as one direction
 _PAIRED = ("ksd", "ksdagg", "fssd")  # methods without slices whose statistic is a sum over pairs of samples
 
 
@@ -107,7 +108,10 @@ class Witness:
 
 @dataclass(frozen=True, eq=False)
 class SliceExplanation:
-    """What one slice saw. Directions have signs such that the largest coordinate of g is positive and ``r.g`` is not negative.
+    """What one slice saw.
+
+    Directions have signs such that the largest coordinate of g is positive, and that r points the same way as g where they are alike (``|r.g| >= 0.7``), else
+    its largest coordinate is positive too.
 
     Attributes
     ----------
@@ -129,8 +133,8 @@ class SliceExplanation:
     shape : str
         What witness, push and spread together say of the samples along g, against the model given the other coordinates: "narrow", "wide", "low", "high"; with
         no proof that their spread is wrong "peaked" (too many in the middle), "hollow" (too few), "tails" (too many in the middle and far out), "flat"
-        (too few there); "irregular"; "none" (the band never excludes zero); or "across" when r and g differ, so
-        that it is about how the samples along r depend on g.
+        (too few there); "irregular"; "none" (the band never excludes zero). Where r and g are not alike, "low" and "high" are about the
+        samples along r, and anything else is "across": how they lie along r depends on g otherwise than in the model.
     """
 
     index: int
@@ -307,20 +311,20 @@ def explain(result, x=None, score=None, *, names=None, n_slices=5, level=0.95, n
         )
     contributions = _contributions(loaded.engine(slice(None)))
     along = _oriented(loaded, order[0])[2]
-    caveats = _caveats(result, evidence, result.slices[order[:1]])
+    caveats = _caveats(result, evidence, order[0])
     return Explanation(
         tuple(explained), statistics, pvalues, adjusted, allows_for, *_sorted(evidence.index, contributions, along), names, caveats
     )
 
 
 def strongest_witness(result, names=None, level=0.95, rng=0):
-    """The witness of the strongest slice and the name of its direction, without the price of p-values."""
+    """The witness of the strongest slice, the name of its direction g, and whether r is alike; without the price of p-values."""
     evidence, _ = evidence_of(result, None, None)
     loaded, q = _load(result, evidence), int(np.argmax(result.slice_statistics))
     r, g, y, slope = _oriented(loaded, q)
     witness = _witness(loaded.kernel.code, y, slope, float(r @ g), loaded.h[q], result.lag, level, check_rng(rng))
     names = check_coordinates(names, g.size)
-    return witness, direction(leading(g, names), g.size)
+    return witness, direction(leading(g, names), g.size), bool(abs(r @ g) >= ALIKE)
 
 
 def is_explicable(result):
@@ -439,7 +443,7 @@ def _oriented(loaded, q):
     r, g = loaded.whole.r[q], loaded.whole.g[q]
     sign_g = np.copysign(1.0, g[np.argmax(np.abs(g))])
     along = sign_g * (r @ g)
-    sign_r = np.copysign(1.0, along if abs(along) > 1e-9 else r[np.argmax(np.abs(r))])
+    sign_r = np.copysign(1.0, along if abs(along) >= ALIKE else r[np.argmax(np.abs(r))])
     return sign_r * r, sign_g * g, sign_g * loaded.y[q], sign_r * loaded.s[q]
 
 
@@ -458,8 +462,9 @@ def _witness(code, y, s, a, h, lag, level, rng):
     for block in blocks:
         functions = _stein_functions(code, y[block], s[block], a, grid)[0] - values[:, None]
         covariance += _products(functions, carry, lag)
-    deviation, factor = _band(covariance / float(n) ** 2, level, rng)
-    half = factor * deviation
+    effective = n / (lag - 1.0) if lag > 2 else float(n)
+    deviation, factor = _band(covariance / float(n) ** 2, effective, level, rng)
+    half = np.where(deviation > 1e-9 * np.abs(values), factor * deviation, np.abs(values))  # samples all alike show nothing
     step = h * (grid[1] - grid[0])
     return Witness(h * grid, values, values - half, values + half, density / (step * density.sum()), level)
 
@@ -490,7 +495,7 @@ def _moments(y, s, a, lag):
 
 def _grid(y):
     """Points over the bulk of the samples; one far out does not stretch it."""
-    low, first, third, high = np.quantile(y, [0.005, 0.25, 0.75, 0.995])
+    low, first, third, high = np.quantile(y, [0.01, 0.25, 0.75, 0.99])
     reach = 4.0 * (third - first)
     low, high = max(low, first - reach), min(high, third + reach)
     if high - low < 1e-9:  # most samples are alike
@@ -532,16 +537,24 @@ def _remembered(functions, carry, rho):
     return earlier
 
 
-def _band(covariance, level, rng):
-    """Standard deviations on the grid, and how many of them a simultaneous band has on either side."""
-    deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+def _band(covariance, effective, level, rng):
+    """Standard deviations on the grid, and how many of them a simultaneous band has on either side.
+
+    The bootstrap does not know that it estimates the deviations, from as many samples as are `effective`: its factor is that of a normal law, and
+    the one of the t law with the same tail takes its place.
+    """
+    from scipy.special import ndtr, stdtrit
+
+    freedom = max(effective - 1.0, 1.0)
+    deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0) * (freedom + 1.0) / freedom)
     unit = np.where(deviation > 1e-12 * deviation.max(initial=0.0), deviation, np.inf)
     values, vectors = np.linalg.eigh(covariance / unit / unit[:, None])
     kept = values > 1e-10 * max(values[-1], 0.0)
     if not kept.any():
         return deviation, 0.0
     draws = rng.standard_normal((DRAWS, np.count_nonzero(kept))) @ (vectors[:, kept] * np.sqrt(values[kept])).T
-    return deviation, float(np.quantile(np.abs(draws).max(axis=1), level))
+    factor = np.quantile(np.abs(draws).max(axis=1), level) / np.sqrt(freedom / (freedom + 1.0))
+    return deviation, float(-stdtrit(freedom, ndtr(-factor)))
 
 
 def _shape(witness, along, push, spread):
@@ -549,17 +562,24 @@ def _shape(witness, along, push, spread):
     signs = tuple(region.sign for region in witness.regions)
     if not signs:
         return "none"
-    if along < 0.7:
-        return "across"
     pushed = _side(push.value, push.standard_error)
-    spread_out = _side(spread.value - 1.0, spread.standard_error)
-    if len(signs) == 1:
-        return {1: "low", -1: "high"}[pushed] if pushed == signs[0] else "irregular"
+    if signs == (pushed,):
+        return "low" if pushed > 0 else "high"
+    if along < ALIKE:
+        return "across"
+    spread_out = _side(spread.value - 1.0, spread.standard_error) if _holds_at_the_ends(witness, signs) else 0
     if signs == (-1, 1):
         return "narrow" if spread_out < 0 else "peaked"
     if signs == (1, -1):
         return "wide" if spread_out > 0 else "hollow"
     return {(1, -1, 1, -1): "tails", (-1, 1, -1, 1): "flat"}.get(signs, "irregular")
+
+
+def _holds_at_the_ends(witness, signs):
+    """Whether the witness keeps the signs of its outermost regions to the ends of the grid, which in heavy or light tails it does not."""
+    ends = [0, -1]
+    half = 0.5 * (witness.upper - witness.lower)[ends]
+    return bool(np.all(np.array([signs[0], signs[-1]]) * witness.values[ends] > -0.25 * half))
 
 
 def _side(value, error):
@@ -575,11 +595,17 @@ def leading(vector, names, count=3):
 
 def direction(pairs, d):
     """A direction in words, from its leading coordinates."""
+    return " ".join(direction_terms(pairs, d))
+
+
+def direction_terms(pairs, d):
+    """The same, coordinate by coordinate."""
     if abs(pairs[0][1]) > 0.995:
-        return pairs[0][0] if pairs[0][1] > 0 else f"-{pairs[0][0]}"
+        return [pairs[0][0] if pairs[0][1] > 0 else f"-{pairs[0][0]}"]
+    pairs = [pair for pair in pairs if abs(pair[1]) > 0.01]
     terms = [f"{'-' if weight < 0 else '+' if k else ''}{abs(weight):.2f} {name}" for k, (name, weight) in enumerate(pairs)]
     rest = 1.0 - sum(weight**2 for _, weight in pairs)
-    return " ".join(terms) + (" ..." if d > len(pairs) and rest > 1e-4 else "")
+    return [*terms, "..."] if d > len(pairs) and rest > 1e-3 else terms
 
 
 def check_coordinates(names, d):
@@ -603,25 +629,25 @@ def check_level(level):
 
 
 def _caveats(result, evidence, strongest):
-    """What a reader should know, in words."""
+    """What a reader should know, in words; `strongest` is the number of the strongest slice, if any."""
     caveats = []
     n = evidence.x.shape[0]
     if n < 100:
         caveats.append(f"only {n} samples were looked at")
-    repeats = n - len(np.unique(evidence.x, axis=0))
+    key = np.random.default_rng(0).standard_normal(evidence.x.shape[1])
+    repeats = n - len(np.unique(np.einsum("id,d->i", evidence.x, key)))
     if repeats > 0.01 * n:
         caveats.append(f"{repeats} of {n} samples are exact repeats of others")
     if strongest is None:
         return tuple(caveats)
+    first = result.slices[strongest]
     if result.lag <= 2 and n >= 20:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            time = autocorrelation_time(evidence.x, evidence.scores, strongest, KERNELS[result.kernel]())
+        time = autocorrelation_time(evidence.x, evidence.scores, first, KERNELS[result.kernel](result.bandwidths[strongest]))
         if time > 1.5 and time > 1.0 + 10.0 / np.sqrt(n):
             caveats.append(
                 f"neighbouring samples depend on each other (autocorrelation time about {time:.2g}), which makes p-values too small: test with "
                 "null='wild', lag='auto'"
             )
-    if strongest.g_gaps is not None and strongest.g_values is not None and strongest.g_gaps[0] < 0.1 * strongest.g_values[0]:
+    if first.g_gaps is not None and first.g_values is not None and first.g_gaps[0] < 0.1 * first.g_values[0]:
         caveats.append("the input direction g of the strongest slice is poorly determined: its eigenvalue is hardly apart from the next")
     return tuple(caveats)

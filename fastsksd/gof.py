@@ -117,7 +117,7 @@ class GofResult:
         level : float
             Confidence of the bands. Each holds for its whole slice at once, not for several slices.
         n_resamples : int
-            Replicates for the p-values of slices; fewer, but at least 199, where samples times slices are more than two millions.
+            Replicates for the p-values of slices; fewer, but at least 199, where samples times slices are more than 150,000.
         rng : None, int or numpy.random.Generator
             Fixed unless given, so that the same result is always explained alike.
 
@@ -142,7 +142,9 @@ class GofResult:
         --------
         >>> import numpy as np, fastsksd as fs
         >>> x = np.random.default_rng(0).standard_normal((500, 1))
-        >>> print(fs.gof_test(x, lambda x: -4 * x, rng=0).summary(names=["speed"]))
+        >>> words = fs.gof_test(x, lambda x: -4 * x, rng=0).summary(names=["speed"])
+        >>> "looks along speed. Along it, the samples are too wide for the model" in words
+        True
         """
         self.reject(alpha)
         known = x is not None or score is not None or is_explicable(self)

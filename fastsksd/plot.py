@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ._validate import check_integer, check_number
-from .explain import Explanation, direction, is_explicable, strongest_witness
+from .explain import ALIKE, Explanation, direction, direction_terms, is_explicable, strongest_witness
 from .slices import Slices
 
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK, GREY = (
@@ -86,7 +86,7 @@ def null(result, *, ax=None, alpha=0.05):
     ax.set_xlabel("-log10 of the smallest p-value of a member" if result.members else f"{result.method.upper()} statistic")
     ax.set_ylabel("replicates")
     ax.set_title(f"Null distribution: p-value {result.pvalue:.3g}", fontsize="medium")
-    _legend_above_the_data(ax)
+    _legend_on_top(ax)
     return ax
 
 
@@ -114,7 +114,7 @@ def members(result, *, ax=None, alpha=0.05):
     ax.axvline(-np.log10(alpha), color=BLACK, linestyle="--", linewidth=1.2, label=f"level {alpha:g}")
     ax.set_xlabel("-log10 of the adjusted p-value")
     ax.set_title(_title("Members", len(shown), len(result.members)), fontsize="medium")
-    ax.legend(fontsize="small", frameon=False, loc="lower right")
+    _legend(ax, "lower right")
     return ax
 
 
@@ -175,10 +175,10 @@ def witness(what, *, which=0, ax=None, names=None):
         raise ValueError(f"`which` must be below the number of slices explained, {len(explanation.slices)}; got {which}.")
     one = explanation.slices[which]
     d = len(explanation.names)
-    ax = _draw_witness(_axes(ax), one.witness, _along(one, d))
-    ax.set_title(f"Witness of slice {one.index}: {_SHAPES[one.shape]}", fontsize="medium")
-    if one.shape == "across":
-        ax.set_ylabel(f"push of the model along {direction(one.leading_r, d)}")
+    alike = abs(one.r @ one.g) >= ALIKE
+    ax = _draw_witness(_axes(ax), one.witness, _along(one, d), alike)
+    r = "" if alike else f"\nalong r: {direction(one.leading_r, d)}"
+    ax.set_title(f"Witness of slice {one.index}: {_SHAPES[one.shape]}{r}", fontsize="medium")
     return ax
 
 
@@ -205,16 +205,15 @@ def samples(what, *, ax=None, names=None):
         some = np.unique(np.concatenate([some[: _DOTS // 10], np.linspace(0, some.size - 1, _DOTS).astype(int)]))
     ax.plot(places[some], values[some], ".", color=BLUE, markersize=3, alpha=0.6, rasterized=some.size > 500)
     top = slice(0, min(_LABELLED, values.size))
-    ax.plot(places[top], values[top], "o", color="none", markeredgecolor=RED, markersize=8)
-    for place, value, row in zip(places[top], values[top], rows[top], strict=True):
-        ax.annotate(str(row), (place, value), xytext=(6, 3), textcoords="offset points", fontsize="small", color=RED)
-    ax.axhline(values.mean(), color=BLACK, linestyle="--", linewidth=1.0, label="mean: the statistic")
+    listed = ", ".join(map(str, rows[top].tolist()))
+    ax.plot(places[top], values[top], "o", color="none", markeredgecolor=RED, markersize=8, label=f"rows {listed}")
+    ax.axhline(values.mean(), color=BLACK, linestyle="--", linewidth=1.0, label="mean")
     ax.axhline(0.0, color=GREY, linewidth=0.8)
     ax.margins(x=0.08, y=0.1)
     ax.set_xlabel(_along(explanation.slices[0], len(explanation.names)) if explanation.slices else "row")
     ax.set_ylabel("contribution")
-    ax.set_title(f"Samples that misfit most, of {values.size}", fontsize="medium")
-    ax.legend(fontsize="small", frameon=False)
+    ax.set_title(f"Contributions of {values.size} samples", fontsize="medium")
+    _legend_on_top(ax, columns=2)
     return ax
 
 
@@ -263,7 +262,7 @@ def spectrum(slices, *, ax=None):
     ax.set_xlabel("slice")
     ax.set_ylabel("eigenvalue over the largest")
     ax.set_title("Spectrum of the slices", fontsize="medium")
-    ax.legend(fontsize="small", frameon=False)
+    _legend(ax)
     return ax
 
 
@@ -311,7 +310,7 @@ def power(curves, *, ax=None, level=0.05, xlabel=None, logx=False):
     ax.set_xlabel(xlabel or "")
     ax.set_ylabel("rejection rate")
     if any(name is not None for name in checked):
-        ax.legend(fontsize="small", frameon=False, handlelength=3.0)
+        _legend(ax, handlelength=3.0)
     return ax
 
 
@@ -350,7 +349,8 @@ def report(result, *, names=None, alpha=0.05):
     for draw, ax in zip(panels, axes, strict=True):
         draw(ax)
     verdict = "rejected" if result.reject(alpha) else "not rejected"
-    figure.suptitle(f"The model is {verdict} at level {alpha:g} (p-value {result.pvalue:.3g}, {result.n_test} samples)")
+    title = f"The model is {verdict} at level {alpha:g} (p-value {result.pvalue:.3g}, {result.n_test} samples)"
+    figure.suptitle(textwrap.fill(title, 90 if len(panels) > 1 else 45))
     return figure
 
 
@@ -370,7 +370,8 @@ def inline_figure(result):
         return ""
 
 
-def _draw_witness(ax, witness, label):
+def _draw_witness(ax, witness, label, alike):
+    """`alike`: whether the model's push is along the axis, so that an arrow can show it."""
     grid = witness.grid
     height = max(np.abs(witness.lower).max(), np.abs(witness.upper).max()) or 1.0
     floor = -1.55 * height
@@ -379,8 +380,11 @@ def _draw_witness(ax, witness, label):
     ax.fill_between(grid, witness.lower, witness.upper, color=SKY, alpha=0.35, linewidth=0, label=f"{witness.level:.0%} band")
     ax.plot(grid, witness.values, color=BLUE, linewidth=1.8)
     ax.axhline(0.0, color=BLACK, linewidth=0.8)
-    for region in witness.regions:  # where zero is excluded: a bar on the axis, with the way the model pushes
-        ax.plot([region.low, region.high], [0.0, 0.0], color=RED, linewidth=3.5, solid_capstyle="butt")
+    for k, region in enumerate(witness.regions):  # where zero is excluded: a bar on the axis, with the way the model pushes
+        key = None if k else "surely not zero"
+        ax.plot([region.low, region.high], [0.0, 0.0], color=RED, linewidth=3.5, solid_capstyle="butt", label=key)
+        if not alike:
+            continue
         middle = 0.5 * (region.low + region.high)
         reach = 0.04 * (grid[-1] - grid[0]) * region.sign
         ax.annotate("", xy=(middle + reach, -0.16 * height * region.sign), xytext=(middle - reach, -0.16 * height * region.sign),
@@ -388,8 +392,8 @@ def _draw_witness(ax, witness, label):
     ax.set_ylim(floor, 1.45 * height)
     ax.set_xlim(grid[0], grid[-1])
     ax.set_xlabel(label)
-    ax.set_ylabel("push of the model")
-    ax.legend(fontsize="small", frameon=False, loc="upper center", ncol=2)
+    ax.set_ylabel("push of the model" if alike else "push of the model along r")
+    _legend(ax, "upper center", ncol=3, columnspacing=1.0, handlelength=1.5)
     return ax
 
 
@@ -403,9 +407,10 @@ def _bars(ax, values, labels, filled):
 
 
 def _bar_key(ax, filled, hatched):
-    ax.bar([0], [0], color=BLUE, label=filled)
-    ax.bar([0], [0], facecolor="white", edgecolor=GREY, hatch="////", label=hatched)
-    ax.legend(fontsize="small", frameon=False, loc="lower right")
+    from matplotlib.patches import Patch
+
+    keys = [Patch(color=BLUE, label=filled), Patch(facecolor="white", edgecolor=GREY, hatch="////", label=hatched)]
+    _legend(ax, "lower right", handles=keys)
 
 
 def _member_label(member):
@@ -414,7 +419,12 @@ def _member_label(member):
 
 
 def _along(one, d):
-    return "\n".join(textwrap.wrap(direction(one.leading_g, d), 26))
+    """The direction g, in short lines that are broken between coordinates only."""
+    lines = [""]
+    for term in direction_terms(one.leading_g, d):
+        joined = f"{lines[-1]} {term}".strip()
+        lines = [*lines[:-1], joined] if len(joined) <= 24 or not lines[-1] else [*lines, term]
+    return "\n".join(lines)
 
 
 def _title(what, shown, count):
@@ -425,11 +435,15 @@ def _short_p(pvalue):
     return f"{pvalue:.2g}" if pvalue >= 1e-4 else f"{pvalue:.0e}"
 
 
-def _legend_above_the_data(ax):
-    """Room on top for the legend."""
+def _legend(ax, place="best", **options):
+    ax.legend(fontsize="small", framealpha=0.85, edgecolor="none", loc=place, **options)
+
+
+def _legend_on_top(ax, columns=1):
+    """The legend above the data, with room made for it."""
     low, high = ax.get_ylim()
-    ax.set_ylim(low, 1.45 * high)
-    ax.legend(fontsize="small", frameon=False, loc="upper left")
+    ax.set_ylim(low, high + (0.35 if columns == 1 else 0.15) * (high - low))
+    _legend(ax, "upper left", ncol=columns)
 
 
 def _check_curve(name, curve):

@@ -1,6 +1,6 @@
 """The outcome of a test in plain words: what it means, where the model fails and in which way, and what to beware of."""
 
-from .explain import direction
+from .explain import ALIKE, direction
 
 _SAID = {
     "narrow": ("too narrow", "the samples are too narrow for the model: too many of them near {middle}, from where the model pushes them outwards"),
@@ -73,8 +73,7 @@ def _slices(result, explanation, alpha):
     m, d = explanation.statistics.size, len(explanation.names)
     marked = int((explanation.pvalues_adjusted <= alpha).sum())
     if not result.reject(alpha) or marked == 0:
-        whole = "" if not result.reject(alpha) else ": the evidence is spread over all of them"
-        return [f"No slice stands out{whole}." if m > 1 else "Its one slice does not stand out."]
+        return ["No slice stands out" + (": the evidence is spread over all of them." if result.reject(alpha) else ".")]
     along = direction(first.leading_g, d)
     if m == 1:
         which = f"Its one slice looks along {along}"
@@ -92,24 +91,20 @@ def _slices(result, explanation, alpha):
 
 def _said(one, d):
     given = ", given the other coordinates" if d > 1 else ""
+    alike = abs(one.r @ one.g) >= ALIKE
+    it = "it" if alike else direction(one.leading_r, d)
     if one.shape in _SAID:
-        return f"Along it{given}, " + _SAID[one.shape][1].format(middle=f"{_middle(one.witness.regions):.2g}")
+        return f"Along {it}{given}, " + _SAID[one.shape][1].format(middle=f"{_middle(one.witness.regions):.2g}")
     if one.shape == "none":
         return "The misfit is sure as a whole, but not where along this direction it is"
-    if one.shape == "across":
-        sign = 1 if one.leading_r[0][1] > 0 else -1
-        across = direction(tuple((name, sign * weight) for name, weight in one.leading_r), d)
-        return f"The samples depend on it otherwise than in the model, which pushes them along {across}: {_places(one.witness.regions, sign)}"
-    return f"Along it{given}, the model pushes the samples {_places(one.witness.regions, 1)}"
-
-
-def _places(regions, sign):
-    """Where the model pushes up and where down."""
-    return ", ".join(
-        f"{'up' if sign * region.sign > 0 else 'down'} "
-        + (f"from {region.low:.2g} to {region.high:.2g}" if region.high > region.low else f"at {region.low:.2g}")
-        for region in regions
+    where = ", ".join(
+        f"{'up' if region.sign > 0 else 'down'} where it is "
+        + (f"{region.low:.2g} to {region.high:.2g}" if region.high > region.low else f"{region.low:.2g}")
+        for region in one.witness.regions
     )
+    if alike:
+        return f"Along it{given}, the model pushes the samples {where}"
+    return f"How the samples lie along {it} changes with it otherwise than in the model, which pushes them {where}"
 
 
 def _middle(regions):

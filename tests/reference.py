@@ -106,6 +106,31 @@ def sksd_gradients(x, score, r, g, kernel, h, statistic):
     return by_score / pairs, by_g / pairs, by_r / pairs
 
 
+def witness(x, score, r, g, kernel, h, point):
+    """mean over i of s_i k(y_i, y) + a dk/dy_i (y_i, y) at y = `point`."""
+    total = 0.0
+    for i in range(len(x)):
+        k, k1, _, _ = KERNELS[kernel](float(x[i] @ g) - point, h)
+        total += float(score[i] @ r) * k + float(r @ g) * k1
+    return total / len(x)
+
+
+def contributions(matrix):
+    """Mean of mu_ij over j != i for each i."""
+    n = len(matrix)
+    return np.array([sum(matrix[i, j] for j in range(n) if j != i) / (n - 1) for i in range(n)])
+
+
+def holm(pvalues):
+    """Holm's adjusted p-values, by the definition: the largest so far of (number left) times the sorted p-value."""
+    order = sorted(range(len(pvalues)), key=lambda k: pvalues[k])
+    adjusted, largest = [0.0] * len(pvalues), 0.0
+    for rank, k in enumerate(order):
+        largest = max(largest, (len(pvalues) - rank) * pvalues[k])
+        adjusted[k] = min(1.0, largest)
+    return np.array(adjusted)
+
+
 def bootstrap_replicate(matrix, weights):
     """sum over i != j of w_i w_j mu_ij; for the bootstrap of Algorithm 2 the weights are counts/n - 1/n."""
     n = len(matrix)
