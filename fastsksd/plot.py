@@ -240,29 +240,24 @@ def spectrum(slices, *, ax=None):
     """
     if not isinstance(slices, Slices):
         raise TypeError(f"`slices` must be a Slices object, not {type(slices).__name__}; a result has one in `result.slices`.")
-    if slices.r_values is None and slices.g_values is None:
+    if slices.r_values is None and (slices.g_values is None or slices.g_gaps is None):
         raise ValueError("`slices` have no eigenvalues: those of `active_slices` have.")
     ax = _axes(ax)
     places = np.arange(len(slices))
     if slices.r_values is not None:
         values = slices.r_values / (np.abs(slices.r_values).max() or 1.0)
-        ax.plot(places, values, "o-", color=BLUE, markersize=5, linewidth=1.0, label="r: squared score difference")
+        ax.plot(places, values, "o-", color=BLUE, markersize=5, linewidth=1.0, label="r: eigenvalue, squared score difference")
         if values.min() < 0:  # an unbiased estimate of what can't be negative: that much is noise
-            ax.axhspan(values.min(), -values.min(), color=BLUE, alpha=0.12, linewidth=0, label="as far from zero as noise goes")
-    if slices.g_values is not None:
-        unit = np.abs(slices.g_values).max() or 1.0
-        values = slices.g_values / unit
-        ax.plot(places + 0.15, values, "s", color=RED, markersize=5, label="g: top eigenvalue")
-        if slices.g_gaps is not None:
-            second = values - slices.g_gaps / unit
-            ax.vlines(places + 0.15, second, values, color=RED, linewidth=1.0, linestyle=":")
-            ax.plot(places + 0.15, second, "_", color=RED, markersize=8, label="g: next (a long gap means a sure g)")
+            ax.axhspan(values.min(), -values.min(), color=BLUE, alpha=0.12, linewidth=0, label="r: as far from zero as noise goes")
+    if slices.g_values is not None and slices.g_gaps is not None:
+        gaps = slices.g_gaps / np.where(slices.g_values > 0, slices.g_values, np.inf)
+        ax.plot(places, gaps, "s", color=RED, markersize=5, label="g: gap over eigenvalue (near 0: unsure)")
     ax.axhline(0.0, color=BLACK, linewidth=0.8)
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_xlabel("slice")
     ax.set_ylabel("eigenvalue over the largest")
     ax.set_title("Spectrum of the slices", fontsize="medium")
-    _legend(ax)
+    _legend_on_top(ax)
     return ax
 
 
@@ -301,16 +296,13 @@ def power(curves, *, ax=None, level=0.05, xlabel=None, logx=False):
     for k, (name, (places, counts)) in enumerate(checked.items()):
         colour, dashes, marker = _STYLES[k % len(_STYLES)]
         rate_line(ax, places, counts, name, colour, dashes, marker)
-    ax.axhline(level, color=GREY, linewidth=0.8)
-    ax.annotate(f"level {level:g}", (1.0, level), xycoords=("axes fraction", "data"), xytext=(-2, 2), textcoords="offset points",
-                ha="right", fontsize="x-small", color="#5c5c5c")  # fmt: skip
+    ax.axhline(level, color=GREY, linewidth=0.8, label=f"level {level:g}")
     ax.set_ylim(-0.03, 1.03)
     if logx:
         ax.set_xscale("log")
     ax.set_xlabel(xlabel or "")
     ax.set_ylabel("rejection rate")
-    if any(name is not None for name in checked):
-        _legend(ax, handlelength=3.0)
+    _legend(ax, handlelength=3.0)
     return ax
 
 

@@ -30,21 +30,17 @@ def summarise(result, explanation, alpha):
 
 def _verdict(result, alpha):
     rejected = result.reject(alpha)
-    often = _percent(result.pvalue)
+    percent = 100.0 * result.pvalue
+    often = f"{percent:.2g}% of tests" if percent >= 0.001 else "fewer than one in 100,000 tests"
     words = f"The model is {'rejected' if rejected else 'not rejected'} at level {alpha:g} (p-value {result.pvalue:.3g}): "
     if rejected:
-        words += f"if it were right, evidence as strong as this would turn up in {often} of tests."
+        words += f"if it were right, evidence as strong as this would turn up in {often}."
     else:
-        words += f"a right model gives evidence as strong as this in {often} of tests. That does not prove it right."
+        words += f"a right model gives evidence as strong as this in {often}. That does not prove it right."
     least = result.null_distribution.size and result.pvalue <= 1.0 / (1.0 + result.null_distribution.size) * (1.0 + 1e-9)
     if least and result.null in ("wild", "bootstrap"):
         words += f" (No replicate of {result.null_distribution.size} reached it; null='spectral' shows smaller p-values.)"
     return words
-
-
-def _percent(pvalue):
-    percent = 100.0 * pvalue
-    return f"{percent:.2g}%" if percent >= 0.001 else "less than one in 100,000"
 
 
 def _samples(result):

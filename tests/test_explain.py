@@ -393,7 +393,7 @@ def test_words_on_a_right_model():
 def test_spectral_words_and_members():
     x = normal(500, 2, scale=[0.5, 1.0])
     summary = fs.gof_test(x, -x, null="spectral", rng=0).summary()
-    assert "less than one in 100,000" in summary and "the limit law is for many independent samples" in summary
+    assert "fewer than one in 100,000 tests" in summary and "the limit law is for many independent samples" in summary
     assert "members of the family, the strongest is" in summary and "No replicate" not in summary
 
 
