@@ -46,6 +46,7 @@ DRAWS = 2000  # of the bootstrap of its band
 _BLOCK = 4096  # samples whose functions are in memory at a time
 _MOST_WEIGHTS = 1.5e8  # resamples x samples x slices, beyond which fewer resamples are drawn
 _LEAST_RESAMPLES = 199
+_FAR = 30.0  # interquartile ranges from the median
 ALIKE = 0.7  # r.g from which r and g count as one direction
 _PAIRED = ("ksd", "ksdagg", "fssd")  # methods without slices whose statistic is a sum over pairs of samples
 
@@ -311,7 +312,7 @@ def explain(result, x=None, score=None, *, names=None, n_slices=5, level=0.95, n
         )
     contributions = _contributions(loaded.engine(slice(None)))
     along = _oriented(loaded, order[0])[2]
-    caveats = _caveats(result, evidence, order[0])
+    caveats = _caveats(result, evidence, order[0]) + _far_out(evidence.index, loaded.y[order[:n_slices]])
     return Explanation(
         tuple(explained), statistics, pvalues, adjusted, allows_for, *_sorted(evidence.index, contributions, along), names, caveats
     )
@@ -602,10 +603,10 @@ def direction_terms(pairs, d):
     """The same, coordinate by coordinate."""
     if abs(pairs[0][1]) > 0.995:
         return [pairs[0][0] if pairs[0][1] > 0 else f"-{pairs[0][0]}"]
-    pairs = [pair for pair in pairs if abs(pair[1]) > 0.01]
+    pairs = [pairs[0], *(pair for pair in pairs[1:] if abs(pair[1]) > 0.05)]
     terms = [f"{'-' if weight < 0 else '+' if k else ''}{abs(weight):.2f} {name}" for k, (name, weight) in enumerate(pairs)]
     rest = 1.0 - sum(weight**2 for _, weight in pairs)
-    return [*terms, "..."] if d > len(pairs) and rest > 1e-3 else terms
+    return [*terms, "..."] if d > len(pairs) and rest > 0.01 else terms
 
 
 def check_coordinates(names, d):
@@ -626,6 +627,17 @@ def check_level(level):
     if level >= 1:
         raise ValueError(f"`level` must be less than 1; got {level}.")
     return level
+
+
+def _far_out(index, y):
+    """A caveat about samples so far out along slices, (m, n), that the kernel hardly sees them."""
+    first, middle, third = np.quantile(y, [0.25, 0.5, 0.75], axis=1, keepdims=True)
+    distance = np.max(np.abs(y - middle) / np.where(third > first, third - first, np.inf), axis=0)
+    count = np.count_nonzero(distance > _FAR)
+    if count == 0:
+        return ()
+    which = f"{count} samples lie" if count > 1 else "a sample lies"
+    return (f"{which} more than {_FAR:g} interquartile ranges out (row {index[np.argmax(distance)]} farthest), where the kernel hardly sees them",)
 
 
 def _caveats(result, evidence, strongest):

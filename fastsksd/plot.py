@@ -210,6 +210,8 @@ def samples(what, *, ax=None, names=None):
     ax.axhline(values.mean(), color=BLACK, linestyle="--", linewidth=1.0, label="mean")
     ax.axhline(0.0, color=GREY, linewidth=0.8)
     ax.margins(x=0.08, y=0.1)
+    if explanation.slices:
+        _leave_out_what_is_far(ax, places, explanation.slices[0].witness.grid)
     ax.set_xlabel(_along(explanation.slices[0], len(explanation.names)) if explanation.slices else "row")
     ax.set_ylabel("contribution")
     ax.set_title(f"Contributions of {values.size} samples", fontsize="medium")
@@ -244,14 +246,22 @@ def spectrum(slices, *, ax=None):
         raise ValueError("`slices` have no eigenvalues: those of `active_slices` have.")
     ax = _axes(ax)
     places = np.arange(len(slices))
+    sure = np.ones(len(slices), dtype=bool)
     if slices.r_values is not None:
         values = slices.r_values / (np.abs(slices.r_values).max() or 1.0)
-        ax.plot(places, values, "o-", color=BLUE, markersize=5, linewidth=1.0, label="r: eigenvalue, squared score difference")
-        if values.min() < 0:  # an unbiased estimate of what can't be negative: that much is noise
-            ax.axhspan(values.min(), -values.min(), color=BLUE, alpha=0.12, linewidth=0, label="r: as far from zero as noise goes")
+        ax.plot(places, values, "o-", color=BLUE, markersize=5, linewidth=1.0, label="r: squared score difference")
+        noise = -values.min()  # an unbiased estimate of what can't be negative: that much is noise
+        if noise > 0:
+            ax.axhspan(-noise, noise, color=BLUE, alpha=0.15, linewidth=0, label="r: as far from zero as noise goes")
+            sure = values > noise
     if slices.g_values is not None and slices.g_gaps is not None:
-        gaps = slices.g_gaps / np.where(slices.g_values > 0, slices.g_values, np.inf)
-        ax.plot(places, gaps, "s", color=RED, markersize=5, label="g: gap over eigenvalue (near 0: unsure)")
+        unit = np.abs(slices.g_values).max() or 1.0
+        top, following = slices.g_values / unit, (slices.g_values - slices.g_gaps) / unit
+        ax.vlines(places + 0.15, following, top, color=RED, linewidth=1.0, linestyle=":")
+        for some, face, label in ((sure, RED, "g: top eigenvalue"), (~sure, "white", "g: the same where r is noise")):
+            if some.any():
+                ax.plot(places[some] + 0.15, top[some], "s", color=RED, markerfacecolor=face, markersize=5, label=label)
+        ax.plot(places + 0.15, following, "_", color=RED, markersize=8, label="g: next one (a long gap makes g sure)")
     ax.axhline(0.0, color=BLACK, linewidth=0.8)
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_xlabel("slice")
@@ -389,6 +399,16 @@ def _draw_witness(ax, witness, label, alike):
     return ax
 
 
+def _leave_out_what_is_far(ax, places, grid):
+    """Samples many times as far out as the bulk would squeeze it to a line."""
+    width = grid[-1] - grid[0]
+    low, high = grid[0] - 2.0 * width, grid[-1] + 2.0 * width
+    inside = places[(places >= low) & (places <= high)]
+    if inside.size < places.size:
+        ax.set_xlim(inside.min() - 0.1 * width, inside.max() + 0.1 * width)
+        ax.plot([], [], " ", label=f"{places.size - inside.size} beyond the edges")
+
+
 def _bars(ax, values, labels, filled):
     """Horizontal bars, the first on top; those not `filled` are hatched outlines."""
     for row, (value, full) in enumerate(zip(values, filled, strict=True)):
@@ -434,7 +454,8 @@ def _legend(ax, place="best", **options):
 def _legend_on_top(ax, columns=1):
     """The legend above the data, with room made for it."""
     low, high = ax.get_ylim()
-    ax.set_ylim(low, high + (0.35 if columns == 1 else 0.15) * (high - low))
+    rows = -(-len(ax.get_legend_handles_labels()[1]) // columns)
+    ax.set_ylim(low, high + (0.05 + 0.11 * rows) * (high - low))
     _legend(ax, "upper left", ncol=columns)
 
 

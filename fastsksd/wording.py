@@ -21,8 +21,11 @@ def summarise(result, explanation, alpha):
         sentences.append(_who_spoke(result))
     if explanation is not None:
         sentences += _slices(result, explanation, alpha)
-        sentences.append(_worst(explanation))
-    caveats = _caveats(result) + ([] if explanation is None else list(explanation.caveats))
+        if result.reject(alpha):
+            sentences.append(_worst(explanation))
+    elif result.slices is not None:
+        sentences.append("The result holds no samples that would show where and how; give `x` and `score`.")
+    caveats = _caveats(result, explanation is not None) + ([] if explanation is None else list(explanation.caveats))
     if caveats:
         sentences.append(f"Beware: {'; '.join(caveats)}.")
     return " ".join(sentences)
@@ -74,7 +77,7 @@ def _slices(result, explanation, alpha):
     if m == 1:
         which = f"Its one slice looks along {along}"
     else:
-        stand = f"One of its {m} slices stands" if marked == 1 else f"{marked} of its {m} slices stand" if marked < m else f"All its {m} slices stand"
+        stand = f"One of its {m} slices stands" if marked == 1 else f"{marked} of its {m} slices stand" if marked < m else f"{'Both' if m == 2 else 'All'} of its {m} slices stand"
         share = f"{first.share:.0%}" if first.share >= 0.1 else f"only {first.share:.1%}"
         which = f"{stand} out, allowing for their number; the strongest carries {share} of the misfit and looks along {along}"
     sentences = [f"{which}. {_said(first, d)}."]
@@ -114,11 +117,12 @@ def _worst(explanation):
     return f"The samples that misfit most are rows {', '.join(worst[:-1])} and {worst[-1]}." if len(worst) > 1 else ""
 
 
-def _caveats(result):
+def _caveats(result, known):
+    """What to beware of; where the samples are not `known`, their number and dependence can't be looked at either."""
     caveats = []
     if result.null == "bootstrap" and result.n_test < 100:
         caveats.append("the multinomial bootstrap rejects too often with fewer than about 100 samples; null='wild' does not")
-    if result.null == "spectral" and result.method == "sksd":
+    if result.null == "spectral" and result.method == "sksd" and (result.n_test < 500 or not known):
         caveats.append("the limit law is for many independent samples")
     if result.lag > 2:
         caveats.append(f"the samples count as a chain, with signs of lag {result.lag:.3g}")

@@ -99,6 +99,9 @@ def test_samples_show_the_worst(ax):
     rows = ", ".join(map(str, explanation.indices[:3]))
     assert f"rows {rows}" in ax.get_legend_handles_labels()[1]
     assert len(ax.lines[0].get_xdata()) == 200
+    far = Figure().subplots()
+    fs.plot.samples(RESULTS["outlier"], ax=far)
+    assert far.get_xlim()[1] < 100 and "1 beyond the edges" in far.get_legend_handles_labels()[1]
 
 
 def test_spectrum(ax):
