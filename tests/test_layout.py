@@ -80,6 +80,9 @@ ORDER = [
     "experiments.power",
     "experiments.runner",
     "experiments",
+    "files",
+    "targets",
+    "command",
     "cli",
     "__main__",
 ]

@@ -58,33 +58,44 @@ def figure_of(figure, caption):
 def write_report(folder, name, title, blocks):
     """Write ``<name>.md`` with its pictures, and ``<name>.html``; returns the two paths."""
     folder = Path(folder)
-    markdown, page, count = [f"# {title}", ""], [f"<h1>{html.escape(title)}</h1>"], 0
+    blocks = list(blocks)
+    markdown, count = [f"# {title}", ""], 0
     for block in blocks:
         if isinstance(block, Heading):
             markdown += [f"## {block.text}", ""]
-            page.append(f"<h2>{html.escape(block.text)}</h2>")
         elif isinstance(block, Text):
             markdown += [block.text, ""]
-            page.append(f"<p>{html.escape(block.text)}</p>")
         elif isinstance(block, Table):
             markdown += [_row(block.header), _row(["---"] * len(block.header)), *map(_row, block.rows), ""]
-            head = "".join(f"<th>{html.escape(str(cell))}</th>" for cell in block.header)
-            body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in block.rows)
-            page.append(f"<table><tr>{head}</tr>{body}</table>")
         else:
             count += 1
             picture = f"{name}_{count}.png"
             (folder / picture).write_bytes(block.png)
             markdown += [f"![{block.caption}]({picture})", ""]
-            data = base64.b64encode(block.png).decode()
-            caption = html.escape(block.caption)
-            page.append(
-                f"<figure><img alt='{caption}' src='data:image/png;base64,{data}'><figcaption>{caption}</figcaption></figure>"
-            )
     paths = folder / f"{name}.md", folder / f"{name}.html"
     paths[0].write_text("\n".join(markdown))
-    paths[1].write_text(_PAGE.format(title=html.escape(title), body="\n".join(page)))
+    paths[1].write_text(page(title, blocks))
     return paths
+
+
+def page(title, blocks):
+    """A self-contained HTML page."""
+    body = "\n".join([f"<h1>{html.escape(title)}</h1>", *map(_element, blocks)])
+    return _PAGE.format(title=html.escape(title), body=body)
+
+
+def _element(block):
+    if isinstance(block, Heading):
+        return f"<h2>{html.escape(block.text)}</h2>"
+    if isinstance(block, Text):
+        return f"<p>{html.escape(block.text)}</p>"
+    if isinstance(block, Table):
+        head = "".join(f"<th>{html.escape(str(cell))}</th>" for cell in block.header)
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in block.rows)
+        return f"<table><tr>{head}</tr>{body}</table>"
+    data = base64.b64encode(block.png).decode()
+    caption = html.escape(block.caption)
+    return f"<figure><img alt='{caption}' src='data:image/png;base64,{data}'><figcaption>{caption}</figcaption></figure>"
 
 
 def _row(cells):
