@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ._version import __version__
-from .files import FileError, finite_rows, open_file, read_all, read_blocks
+from .files import FileError, finite_rows, open_file, plural, read_all, read_blocks
 from .gof import gof_test
 from .kernels import IMQ, RBF
 from .progress import ProgressBar
@@ -25,6 +25,7 @@ LARGE = 2**25  # bytes of a file from which on it is read as a stream: the famil
 _BLOCK_BYTES = 2**25  # of numbers read at a time
 _NOT_STREAMED = {"null": ("spectral",), "method": ("sksd",), "lag": (1,), "engine": ("auto", "fourier")}  # what a stream allows
 _OPTIONS = ("n_slices", "basis", "estimator", "kernel", "null", "lag", "n_resamples", "engine", "train", "method")
+_PARAMETERS = ("mean", "cov", "loc", "scale", "df")  # of models
 
 
 class CommandError(ValueError):
@@ -60,9 +61,10 @@ def _message(error, arguments):
     if not isinstance(error, (ValueError, TypeError, ImportError, OSError)):
         return f"{type(error).__name__}: {text} (--debug shows where)"
     score = f"--score {arguments.score}" if arguments.score else arguments.scores or f"--model {arguments.model}"
-    flags = {name: f"--{name.replace('_', '-')}" for name in (*_OPTIONS, "alpha", "bandwidth")}
-    flags |= {"x": arguments.samples, "chunks": arguments.samples, "score": score}
-    return re.sub(r"`(\w+)`", lambda match: flags.get(match[1], match[0]), text).rstrip(".")
+    words = {name: f"--{name.replace('_', '-')}" for name in (*_OPTIONS, *_PARAMETERS, "bandwidth")}
+    words |= {"x": arguments.samples, "chunks": arguments.samples, "score": score, "slices": "slices in Python"}
+    text = re.sub(r"`?\b(\w+)`?='?([\w.]+)'?", lambda match: f"{words[match[1]]} {match[2]}" if match[1] in _OPTIONS else match[0], text)
+    return re.sub(r"`(\w+)`", lambda match: words.get(match[1], match[0]), text).rstrip(".")
 
 
 class Job:
@@ -83,9 +85,8 @@ class Job:
         self.score, self.against = self._target()
         self.stream = self._streams()
         self.dropped = self.n = 0
-        for source in self.sources:
-            for note in source.notes:
-                self.note(note)
+        for note in dict.fromkeys(note for source in self.sources for note in source.notes):
+            self.note(note)
 
     def note(self, text):
         if not self.arguments.quiet:
@@ -98,7 +99,7 @@ class Job:
         if len(given) != 1:
             what = "give" if not given else f"{' and '.join(given)} are given; choose"
             raise CommandError(f"{what} one of --scores FILE, --score MODULE:FUNCTION or --model NAME, to say what the samples are tested against")
-        flags = {name: getattr(arguments, name) for name in ("mean", "cov", "loc", "scale", "df")}
+        flags = {name: getattr(arguments, name) for name in _PARAMETERS}
         if arguments.model is not None:
             model = make_model(arguments.model, self.d, flags)
             return model, f"the model {model!r}"
@@ -122,7 +123,7 @@ class Job:
             return scores
         if scores.width == samples.width:
             return open_file(path, samples.columns)
-        raise FileError(f"{scores.path}: has {scores.width} columns, but the samples have {self.d}; a score has a number for each coordinate")
+        raise FileError(f"{scores.path}: has {plural(scores.width, 'column')}, but the samples have {self.d}; a score has a number for each coordinate")
 
     def _streams(self):
         """Whether the file is read as a stream."""
@@ -163,14 +164,14 @@ class Job:
             result = gof_test(arrays[0], score, rng=self.arguments.seed, **self.options)
         self.seconds = time.perf_counter() - start
         if self.dropped:
-            self.note(f"{self.dropped} rows with NaN or infinity were left out")
+            self.note(f"left out: {plural(self.dropped, 'row')} with missing values, NaN or infinity")
         return result
 
     @contextlib.contextmanager
     def _progress(self, shown):
         """A function that is told the fraction read and shows it."""
         bar = ProgressBar(f"{Path(self.arguments.samples).name}, percent read") if shown and not self.arguments.quiet else None
-        yield lambda fraction: None if bar is None else bar(min(99, int(100 * fraction)), 100)
+        yield lambda fraction: None if bar is None or fraction >= 1 else bar(int(100 * fraction), 100)
         if bar is not None:
             bar(100, 100)
 
@@ -192,8 +193,7 @@ class Job:
 
     def _files(self):
         named = f" ({', '.join(self.names[:8])}{', ...' if self.d > 8 else ''})" if self.sources[0].names else ""
-        columns = "1 column" if self.d == 1 else f"{self.d} columns"
-        return f"{self.n} samples of {columns}{named} in {self.sources[0].path}, against {self.against}."
+        return f"{plural(self.n, 'sample')} of {plural(self.d, 'column')}{named} in {self.sources[0].path}, against {self.against}."
 
     def _verdict(self, result):
         alpha = self.arguments.alpha

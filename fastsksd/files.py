@@ -153,8 +153,8 @@ def finite_rows(sources, arrays, *, drop, first=0):
     where = np.flatnonzero(wrong.any(axis=0))
     named = _listing([source.names[k] if source.names else str(source.columns[k]) for k in where])
     raise FileError(
-        f"{source.path}: {rows.size} of {first + array.shape[0]} rows hold NaN or infinity, or nothing (rows {shown}, counted from 0; "
-        f"{'column' if where.size == 1 else 'columns'} {named}). --drop-nan leaves them out"
+        f"{source.path}: {rows.size} of {first + array.shape[0]} rows have missing values, NaN or infinity (rows {shown}, counted from 0; "
+        f"{'column' if where.size == 1 else 'columns'} {named}); --drop-nan leaves them out"
     )
 
 
@@ -185,7 +185,14 @@ def choose_columns(path, names, width, wanted):
     twice = [k for k, count in Counter(chosen).items() if count > 1]
     if twice:
         raise FileError(f"{path}: column {names[twice[0]] if names else twice[0]} is asked for twice")
+    if not chosen:
+        raise FileError(f"{path}: no column is asked for")
     return tuple(chosen)
+
+
+def plural(count, word):
+    """A number of things."""
+    return f"{count} {word}" + ("s" if count != 1 else "")
 
 
 def _listing(names):
@@ -193,37 +200,42 @@ def _listing(names):
 
 
 def _npy(path, key, columns):
+    _check_start(path, ".npy", b"\x93NUMPY")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
-        if "object" in str(error).lower():
-            raise FileError(f"{path}: holds Python objects, not numbers, and is not unpickled; save an array of numbers") from None
-        raise FileError(f"{path}: can't be read as .npy: {error}") from None
-    if not isinstance(array, np.ndarray):
-        raise FileError(f"{path}: is an .npz archive, not .npy; rename it")
+        raise _unreadable(path, ".npy", error) from error
     return _array_source(path, array, columns)
 
 
 def _npz(path, key, columns):
     from zipfile import BadZipFile
 
+    _check_start(path, ".npz", b"PK")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            if isinstance(archive, np.ndarray):
-                raise FileError(f"{path}: is an .npy file, not .npz; rename it")
-            if key is None and len(archive.files) == 1:
-                key = archive.files[0]
-            if key not in archive.files:
-                missing = "holds several arrays" if key is None else f"has no array {key!r}"
-                raise FileError(f"{path}: {missing}; name one, as in {path}:{archive.files[0]} (there are {_listing(archive.files)})")
-            array = archive[key]
-    except FileError:
-        raise
+            found = archive.files
+            if key is None and len(found) == 1:
+                key = found[0]
+            array = archive[key] if key in found else None
     except (ValueError, EOFError, BadZipFile) as error:
-        if "object" in str(error).lower():
-            raise FileError(f"{path}: holds Python objects, not numbers, and is not unpickled; save arrays of numbers") from None
-        raise FileError(f"{path}: can't be read as .npz: {error}") from None
+        raise _unreadable(path, ".npz", error) from error
+    if array is None:
+        missing = "holds several arrays" if key is None else f"has no array {key!r}"
+        raise FileError(f"{path}: {missing}; name one, as in {path}:{found[0]} (there are {_listing(found)})")
     return _array_source(f"{path}:{key}", array, columns)
+
+
+def _check_start(path, kind, start):
+    with open(path, "rb") as file:
+        if not file.read(len(start)) == start:
+            raise FileError(f"{path}: is no {kind} file, in spite of its name")
+
+
+def _unreadable(path, kind, error):
+    if "object" in str(error).lower():
+        return FileError(f"{path}: holds Python objects, not numbers, and is not unpickled; save an array of numbers")
+    return FileError(f"{path}: can't be read as {kind}: {error}")
 
 
 def _array_source(path, array, columns):
@@ -294,7 +306,7 @@ def _text(path, key, columns):
     def numbers(number, line):
         fields = _fields(line, delimiter)
         if len(fields) != width:
-            raise FileError(f"{path}: line {number} has {_columns(len(fields))}, but the first line has {width}")
+            raise FileError(f"{path}: line {number} has {plural(len(fields), 'column')}, but the first line has {width}")
         return [value(number, k, fields[k]) for k in chosen]
 
     def value(number, k, text):
@@ -302,16 +314,13 @@ def _text(path, key, columns):
             return np.nan
         number_or_none = _number(text)
         if number_or_none is None:
-            hint = " (decimals need a point)" if _number(text.replace(",", ".")) is not None else ""
+            comma = _number(text.replace(",", ".")) is not None
+            hint = "decimals need a point" if comma else "--columns chooses other columns"
             what = f"column {names[k]!r}" if names else f"column {k}"
-            raise FileError(f"{path}: line {number}, {what}: {text!r} is not a number{hint}; --columns chooses other columns")
+            raise FileError(f"{path}: line {number}, {what}: {text!r} is not a number; {hint}")
         return number_or_none
 
     return Source(path, tuple(names[k] for k in chosen) if names else None, chosen, width, 0, blocks, notes)
-
-
-def _columns(count):
-    return f"{count} column" + ("s" if count != 1 else "")
 
 
 def _lines(path):
