@@ -22,7 +22,7 @@ from .streaming import gof_stream
 from .targets import load_score, make_model
 
 LARGE = 2**25  # bytes of a file from which on it is read as a stream: the family's test of 4 million numbers takes minutes
-_BLOCK_BYTES = 2**25  # of numbers read at a time
+_BLOCK_BYTES = 2**22  # of numbers read at a time
 _NOT_STREAMED = {"null": ("spectral",), "method": ("sksd",), "lag": (1,), "engine": ("auto", "fourier")}  # what a stream allows
 _OPTIONS = ("n_slices", "basis", "estimator", "kernel", "null", "lag", "n_resamples", "engine", "train", "method")
 _PARAMETERS = ("mean", "cov", "loc", "scale", "df")  # of models
@@ -170,10 +170,13 @@ class Job:
     @contextlib.contextmanager
     def _progress(self, shown):
         """A function that is told the fraction read and shows it."""
-        bar = ProgressBar(f"{Path(self.arguments.samples).name}, percent read") if shown and not self.arguments.quiet else None
-        yield lambda fraction: None if bar is None or fraction >= 1 else bar(int(100 * fraction), 100)
-        if bar is not None:
-            bar(100, 100)
+        if self.arguments.quiet or not shown:
+            yield lambda fraction: None
+            return
+        bar = ProgressBar(f"{Path(self.arguments.samples).name}, percent read")
+        bar.first = 0
+        yield lambda fraction: bar(int(100 * fraction), 100) if fraction < 1 else None
+        bar(100, 100)
 
     def _chunks(self):
         """Blocks of samples, or pairs of samples and scores."""
