@@ -78,16 +78,17 @@ def _add_test(commands):
     what = test.add_argument_group("what to test")
     what.add_argument(
         "samples", metavar="SAMPLES", help="file with a row for each sample: .npy, .npz (file.npz:name for one of several arrays), .csv, .tsv, .txt "
-        "(with or without a line of names), .parquet",
+        "(with or without a line of names), .parquet, .nc (ArviZ)",
     )  # fmt: skip
-    what.add_argument("--columns", help="columns to test, by name or number from 0: a,b or 0,3:6 (default all)")
+    what.add_argument("--columns", help="columns to test, by name or number from 0: a,b or 0,3:6 (default all); variables of an .nc file")
     what.add_argument("--drop-nan", action="store_true", help="leave out rows with missing values, NaN or infinity, which are an error else")
+    what.add_argument("--divergences", choices=["error", "drop", "keep"], help="of .nc files: what to do about draws that diverged (default error)")
     what.add_argument(
         "--stream", action=argparse.BooleanOptionalAction, default=None, help="read the file in blocks and test along one set of slices, for samples that "
         "do not fit into memory (default: for files beyond 32 MB)",
     )  # fmt: skip
 
-    against = test.add_argument_group("against what (one of the first three)")
+    against = test.add_argument_group("against what (one of the first three; an .nc file may hold the gradients itself)")
     against.add_argument("--scores", metavar="FILE", help="file with the score at each sample, of the same shape")
     against.add_argument("--score", metavar="MODULE:FUNCTION", help="Python function from (n, d) samples to (n, d) scores, or a model object; also file.py:function")
     against.add_argument("--model", metavar="NAME", help="gaussian, laplace or student-t (standard ones, but for the following), or a .json file "
@@ -100,7 +101,7 @@ def _add_test(commands):
 
     how = test.add_argument_group("how (the defaults suit most)")
     how.add_argument("--alpha", type=float, default=0.05, help="level: how often a right model may be rejected (default 0.05)")
-    how.add_argument("--lag", type=lag, help="for a Markov chain's samples in their order: auto, or a number of steps (default: independent samples)")
+    how.add_argument("--lag", type=lag, help="for a Markov chain's samples in their order: auto, or a number of steps (default: independent samples; auto for .nc files)")
     how.add_argument("--seed", type=seed, default=0, help="random seed; the same seed gives the same answer (default 0)")
     how.add_argument("--null", choices=["wild", "bootstrap", "spectral"], help="where the p-value comes from; spectral can be far below 1/1000 (default wild)")
     how.add_argument("--n-resamples", type=count, metavar="N", help="resamples behind the p-value (default 1000)")

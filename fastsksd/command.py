@@ -6,7 +6,9 @@ import math
 import os
 import platform
 import re
+import shutil
 import sys
+import textwrap
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from ._version import __version__
-from .files import FileError, finite_rows, open_file, plural, read_all, read_blocks
+from .explain import direction
+from .files import FileError, finite_rows, is_netcdf, open_draws, open_file, plural, read_all, read_blocks
 from .gof import gof_test
 from .kernels import IMQ, RBF
 from .progress import ProgressBar
@@ -39,10 +42,10 @@ def run_test(arguments):
         with contextlib.redirect_stdout(sys.stderr):
             job = Job(arguments)
             result = job.run()
-            page = None if arguments.html is None else job.page(result)
-        if page is not None:
-            Path(arguments.html).write_text(page, encoding="utf-8")
-        print(json.dumps(job.as_dict(result), indent=2, allow_nan=False) if arguments.json else job.words(result), flush=True)
+            if arguments.html is not None:
+                Path(arguments.html).write_text(job.page(result), encoding="utf-8")
+            said = json.dumps(job.as_dict(result), indent=2, allow_nan=False) if arguments.json else job.words(result)
+        print(said, flush=True)
         return int(result.reject(arguments.alpha))
     except (Exception, SystemExit) as error:
         if arguments.debug:
@@ -52,19 +55,25 @@ def run_test(arguments):
 
 
 def _message(error, arguments):
-    """What was wrong, in one line that speaks of options and files."""
+    """What was wrong, in one line."""
     if isinstance(error, SystemExit):
         return f"the score function ended the program (SystemExit: {error})"
     if isinstance(error, MemoryError):
         return f"{arguments.samples}: does not fit into memory; --stream reads it in blocks"
-    text = " ".join(str(error).split())
-    if not isinstance(error, (ValueError, TypeError, ImportError, OSError)):
-        return f"{type(error).__name__}: {text} (--debug shows where)"
+    text = _spoken(" ".join(str(error).split()), arguments)
+    known = isinstance(error, (ValueError, TypeError, ImportError, OSError))
+    return text.rstrip(".") if known else f"{type(error).__name__}: {text} (--debug shows where)"
+
+
+def _spoken(text, arguments):
+    """What the library says of its arguments, said of options and files."""
     score = f"--score {arguments.score}" if arguments.score else arguments.scores or f"--model {arguments.model}"
-    words = {name: f"--{name.replace('_', '-')}" for name in (*_OPTIONS, *_PARAMETERS, "bandwidth")}
-    words |= {"x": arguments.samples, "chunks": arguments.samples, "score": score, "slices": "slices in Python"}
-    text = re.sub(r"`?\b(\w+)`?='?([\w.]+)'?", lambda match: f"{words[match[1]]} {match[2]}" if match[1] in _OPTIONS else match[0], text)
-    return re.sub(r"`(\w+)`", lambda match: words.get(match[1], match[0]), text).rstrip(".")
+    flags = {name: f"--{name.replace('_', '-')}" for name in (*_OPTIONS, *_PARAMETERS, "bandwidth")}
+    flags |= {"on_divergence": "--divergences", "var_names": "--columns"}
+    words = flags | {"x": arguments.samples, "chunks": arguments.samples, "score": score, "slices": "slices in Python"}
+    text = text.replace("on_nan='drop'", "--drop-nan")
+    text = re.sub(r"`?\b(\w+)`?='?([\w.]+)'?", lambda match: f"{flags[match[1]]} {match[2]}" if match[1] in flags else match[0], text)
+    return re.sub(r"`(\w+)`", lambda match: words.get(match[1], match[0]), text)
 
 
 class Job:
@@ -79,37 +88,76 @@ class Job:
         self.options = {name: getattr(arguments, name) for name in _OPTIONS if getattr(arguments, name) is not None}
         if arguments.bandwidth is not None:
             self.options["kernel"] = (IMQ if arguments.kernel == "imq" else RBF)(arguments.bandwidth)
-        self.sources = [open_file(arguments.samples, arguments.columns)]
-        self.d = len(self.sources[0].columns)
-        self.names = list(self.sources[0].names or [f"x[{k}]" for k in self.sources[0].columns])
-        self.score, self.against = self._target()
-        self.stream = self._streams()
         self.dropped = self.n = 0
+        self.score, self.against = None, None
+        if is_netcdf(arguments.samples):
+            self._open_draws()
+        else:
+            self._open_files()
+        self.stream = self._streams()
         for note in dict.fromkeys(note for source in self.sources for note in source.notes):
             self.note(note)
+
+    @property
+    def d(self):
+        return len(self.sources[0].columns)
+
+    @property
+    def names(self):
+        return list(self.sources[0].names or [f"x[{k}]" for k in self.sources[0].columns])
 
     def note(self, text):
         if not self.arguments.quiet:
             print(f"note: {text}", file=sys.stderr)
 
-    def _target(self):
-        """The score, None where a file holds its values, and its description."""
+    def _open_files(self):
+        """Samples, and what they are tested against."""
+        if self.arguments.divergences is not None:
+            raise CommandError("--divergences is for .nc files, which say what draws diverged")
+        self._check_target(needed=True)
+        self.sources = [open_file(self.arguments.samples, self.arguments.columns)]
+        if self.arguments.scores is not None:
+            self.sources.append(self._scores())
+            self.against = f"the scores in {self.arguments.scores}"
+        else:
+            self.score, self.against = self._function()
+
+    def _open_draws(self):
+        """Draws of a sampler: with the gradients it stored, or against what is given; resampled as the chain that they are."""
         arguments = self.arguments
-        given = [f"--{name}" for name in ("scores", "score", "model") if getattr(arguments, name) is not None]
-        if len(given) != 1:
+        self._check_target(needed=False)
+        options = dict(divergences=arguments.divergences or "error", drop=arguments.drop_nan)
+        values = None
+        if arguments.scores is not None:
+            (values,) = read_all([open_file(arguments.scores)])
+        function = arguments.score is not None or arguments.model is not None
+        *self.sources, self.dropped = open_draws(arguments.samples, arguments.columns, np.zeros_like if function else values, **options)
+        if function:
+            self.sources.pop()
+            self.score, self.against = self._function()
+        else:
+            self.against = f"the {'gradients that the sampler stored' if values is None else f'scores in {arguments.scores}'}"
+        if not {"lag", "method"} & set(self.options) and self.options.get("null", "wild") == "wild" and not arguments.stream:
+            self.options["lag"] = "auto"
+            self.note("the draws are taken for those of a Markov chain, --lag auto (--lag 1 for independent ones)")
+
+    def _check_target(self, needed):
+        """One thing to test against, and no flag of another."""
+        given = [f"--{name}" for name in ("scores", "score", "model") if getattr(self.arguments, name) is not None]
+        if len(given) > 1 or (needed and not given):
             what = "give" if not given else f"{' and '.join(given)} are given; choose"
             raise CommandError(f"{what} one of --scores FILE, --score MODULE:FUNCTION or --model NAME, to say what the samples are tested against")
-        flags = {name: getattr(arguments, name) for name in _PARAMETERS}
-        if arguments.model is not None:
-            model = make_model(arguments.model, self.d, flags)
-            return model, f"the model {model!r}"
-        stray = [name for name, value in flags.items() if value is not None]
-        if stray:
+        stray = [name for name in _PARAMETERS if getattr(self.arguments, name) is not None]
+        if stray and self.arguments.model is None:
             raise CommandError(f"--{stray[0]} is a parameter of --model, which is not given")
+
+    def _function(self):
+        """The score function or model asked for, and its description."""
+        arguments = self.arguments
         if arguments.score is not None:
             return load_score(arguments.score), f"the score function {arguments.score}"
-        self.sources.append(self._scores())
-        return None, f"the scores in {arguments.scores}"
+        model = make_model(arguments.model, self.d, {name: getattr(arguments, name) for name in _PARAMETERS})
+        return model, f"the model {model!r}"
 
     def _scores(self):
         """The file of scores, with the columns that the samples have."""
@@ -158,13 +206,14 @@ class Job:
         else:
             with self._progress(self.sources[0].size >= LARGE) as progress:
                 arrays = read_all(self.sources, progress=progress)
-            arrays, self.dropped = finite_rows(self.sources, arrays, drop=self.arguments.drop_nan)
+            arrays, dropped = finite_rows(self.sources, arrays, drop=self.arguments.drop_nan)
+            self.dropped += dropped
             self.n = arrays[0].shape[0]
             score = arrays[1] if self.score is None else self.score
             result = gof_test(arrays[0], score, rng=self.arguments.seed, **self.options)
         self.seconds = time.perf_counter() - start
         if self.dropped:
-            self.note(f"left out: {plural(self.dropped, 'row')} with missing values, NaN or infinity")
+            self.note(f"left out: {plural(self.dropped, 'row')} with missing values, NaN or infinity; row numbers count the others only")
         return result
 
     @contextlib.contextmanager
@@ -192,16 +241,19 @@ class Job:
 
     def words(self, result):
         """The outcome for people."""
-        return f"{self._files()}\n{self._verdict(result)}\n\n{result!r}"
+        width = min(100, max(40, shutil.get_terminal_size().columns))
+        return "\n\n".join(textwrap.fill(text, width, break_on_hyphens=False) for text in (self._files(), self._summary(result)))
+
+    def _summary(self, result):
+        text = _spoken(result.summary(names=self.names, alpha=self.arguments.alpha), self.arguments)
+        if self.stream:  # what has gone by can't be explained
+            strongest = self._strongest(result)
+            text += f" The slice with scores along {_direction(strongest['r'])} and samples along {_direction(strongest['g'])} is the strongest."
+        return text
 
     def _files(self):
         named = f" ({', '.join(self.names[:8])}{', ...' if self.d > 8 else ''})" if self.sources[0].names else ""
         return f"{plural(self.n, 'sample')} of {plural(self.d, 'column')}{named} in {self.sources[0].path}, against {self.against}."
-
-    def _verdict(self, result):
-        alpha = self.arguments.alpha
-        said = "is rejected" if result.reject(alpha) else "is not rejected"
-        return f"The model {said} at level {alpha:g}: p-value {result.pvalue:.4g}."
 
     def as_dict(self, result):
         """The outcome for programs; what is not finite is None."""
@@ -239,16 +291,25 @@ class Job:
         return {
             "statistic": result.slice_statistics[q],
             "bandwidth": result.bandwidths[q],
-            "r": dict(zip(self.names, result.slices.r[q], strict=True)),
-            "g": dict(zip(self.names, result.slices.g[q], strict=True)),
+            "r": dict(zip(self.names, result.slices.r[q].tolist(), strict=True)),
+            "g": dict(zip(self.names, result.slices.g[q].tolist(), strict=True)),
         }
 
     def page(self, result):
         """The outcome as one HTML page."""
-        from .experiments.report import Heading, Table, Text, page
+        from .experiments.report import Heading, Table, Text, figure_of, page
 
-        blocks = [Text(self._verdict(result)), Text(self._files())]
-        blocks.append(Table(["", ""], [(name.strip(), value) for name, value in result._facts().items()]))
+        blocks = [Text(self._files()), Text(self._summary(result))]
+        try:
+            blocks.append(figure_of(result.plot(names=self.names, alpha=self.arguments.alpha), "What the test saw"))
+        except ImportError as error:
+            blocks.append(Text(f"No figures: {error}"))
+        blocks.append(Heading("In numbers"))
+        facts = {name: value for name, value in result._facts().items() if name != "verdict" and not name.startswith(" ")}
+        if result.slices is not None:
+            strongest = self._strongest(result)
+            facts |= {"its scores along r": _direction(strongest["r"]), "its samples along g": _direction(strongest["g"])}
+        blocks.append(Table(["", ""], facts.items()))
         if result.members:
             rows = [(m.name, f"{m.multiple:g}", m.part, f"{m.statistic:.4g}", f"{m.pvalue:.3g}", f"{m.adjusted_pvalue:.3g}") for m in result.members]
             blocks.append(Heading("Sets of slices that were tested"))
@@ -256,7 +317,13 @@ class Job:
         blocks.append(Heading("How it was made"))
         versions = ", ".join(f"{name} {value}" for name, value in _versions().items())
         blocks.append(Text(f"{self.arguments.line} ({versions})"))
-        return page(f"{self.sources[0].path}: does the model fit?", blocks)
+        return page(f"{Path(self.sources[0].path).name}: does the model fit?", blocks)
+
+
+def _direction(weights):
+    """The largest weights of a direction, in words."""
+    leading = sorted(weights.items(), key=lambda pair: -abs(pair[1]))[:4]
+    return direction([pair for pair in leading if abs(pair[1]) >= 0.005], len(weights))
 
 
 def _versions():

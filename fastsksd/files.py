@@ -1,4 +1,4 @@
-"""Samples and scores in files: .npy (mapped into memory), .npz, text (.csv, .tsv, .txt) and .parquet, read in blocks of rows.
+"""Samples and scores in files: .npy (mapped into memory), .npz, text (.csv, .tsv, .txt), .parquet and ArviZ's .nc, read in blocks of rows.
 
 A reader checks what it can before any row is read, and gives a `Source`. Everything wrong with a file is a `FileError` that names it and
 says why. Nothing is ever unpickled.
@@ -8,6 +8,7 @@ import csv
 import itertools
 import os
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -86,23 +87,35 @@ def open_file(path, columns=None):
     """
     name, key = _split_key(path)
     reader = READERS.get(Path(name).suffix.lower())
+    if is_netcdf(name):
+        raise FileError(f"{name}: an .nc file can only be what is tested, with the gradients it holds or with --score")
     if reader is None:
-        raise FileError(f"{name}: unknown kind of file; known are {', '.join(READERS)}")
-    try:
-        with open(name, "rb") as file:
-            if not file.read(1):
-                raise FileError(f"{name}: the file is empty")
-        source = reader(name, key, columns)
-        return source._replace(size=os.path.getsize(name))
-    except FileNotFoundError:
-        raise FileError(f"{name}: there is no such file (looked in {Path(name).absolute().parent})") from None
-    except OSError as error:
-        raise FileError(f"{name}: {error.strerror or error}") from error
+        raise FileError(f"{name}: unknown kind of file; known are {', '.join(READERS)}, .nc")
+    size = _check_readable(name)
+    return reader(name, key, columns)._replace(size=size)
 
 
 def is_file_name(text):
-    """Whether `text` ends like a file that can be read."""
+    """Whether `text` ends like a file of numbers."""
     return Path(_split_key(text)[0]).suffix.lower() in READERS
+
+
+def is_netcdf(path):
+    """Whether a file is ArviZ's, by the ending of its name."""
+    return Path(path).suffix.lower() == ".nc"
+
+
+def _check_readable(path):
+    """Size of a file that can be read, and is not empty."""
+    try:
+        with open(path, "rb") as file:
+            if not file.read(1):
+                raise FileError(f"{path}: the file is empty")
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        raise FileError(f"{path}: there is no such file (looked in {Path(path).absolute().parent})") from None
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror or error}") from error
 
 
 def _split_key(path):
@@ -408,6 +421,34 @@ def _parquet(path, key, columns):
             raise FileError(f"{path}: can't be read as .parquet: {error}") from None
 
     return Source(path, wanted, chosen, len(names), 0, blocks)
+
+
+def open_draws(path, variables=None, score=None, *, divergences="error", drop=False):
+    """Sources of the draws in ArviZ's netCDF file and of their scores, and the number of draws left out.
+
+    Parameters
+    ----------
+    path : str
+        Name of the file.
+    variables : str, optional
+        Names of variables, with commas between. All by default.
+    score : callable or (n, d) array, optional
+        Score of these variables, or its values. By default, the unconstrained draws and the gradients that the sampler stored are taken.
+    divergences, drop
+        What to do about divergent draws ("error", "drop" or "keep"), and whether draws with NaN or infinity are left out.
+    """
+    from .interop.arviz import draws
+
+    size = _check_readable(path)
+    wanted = None if variables is None else [name.strip() for name in variables.split(",")]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # ArviZ speaks of its own future when it is imported
+            found = draws(path, score=score, var_names=wanted, on_divergence=divergences, on_nan="drop" if drop else "error")
+    except ValueError as error:
+        raise FileError(f"{path}: {error}") from error
+    sources = [_array_source(path, array, None)._replace(names=found.names, size=size) for array in (found.x, found.score)]
+    return *sources, found.n_dropped
 
 
 READERS = {".npy": _npy, ".npz": _npz, ".csv": _text, ".tsv": _text, ".txt": _text, ".parquet": _parquet}
