@@ -67,7 +67,7 @@ def _message(error, arguments):
 
 def _spoken(text, arguments):
     """What the library says of its arguments, said of options and files."""
-    score = f"--score {arguments.score}" if arguments.score else arguments.scores or f"--model {arguments.model}"
+    score = f"--model {arguments.model}" if arguments.model else arguments.scores or " ".join(filter(None, ["--score", arguments.score]))
     flags = {name: f"--{name.replace('_', '-')}" for name in (*_OPTIONS, *_PARAMETERS, "bandwidth")}
     flags |= {"on_divergence": "--divergences", "var_names": "--columns"}
     words = flags | {"x": arguments.samples, "chunks": arguments.samples, "score": score, "slices": "slices in Python"}

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -114,7 +115,10 @@ def test_json_has_no_nan():
 def test_words_name_the_file_and_the_level(run):
     code, out, err = run("x.npy", *BAD, *QUICK, "--alpha", "0.1")
     assert code == 1 and err == ""
-    assert "x.npy" in out and "rejected at level 0.1" in out and "Gaussian(d=2)" in out
+    assert "x.npy" in out and "is rejected at level 0.1" in out and "Gaussian(d=2)" in out
+    assert "--null spectral" in out and "null=" not in out
+    write("x.csv", "alpha,beta\n" + "".join(f"{a},{b}\n" for a, b in X * [1, 0.3]))
+    assert "looks along beta" in " ".join(run("x.csv", *GOOD)[1].split())
 
 
 def test_page(run, folder):
@@ -122,7 +126,15 @@ def test_page(run, folder):
     page = (folder / "report.html").read_text()
     assert code == 1 and page.startswith("<!doctype html>")
     assert "rejected" in page and "coordinates" in page and "fastsksd test x.npy" in page
-    assert "http" not in page.replace("http://www.w3.org", "")  # nothing from elsewhere
+    assert "http" not in page and page.count("data:image/png;base64,") == 1  # nothing from elsewhere
+
+
+def test_page_without_matplotlib(run, folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert run("x.npy", *GOOD, *QUICK, "--html", "report.html")[0] == 0
+    page = (folder / "report.html").read_text()
+    assert "<img" not in page and "fastsksd[plot]" in page and "is not rejected" in page
 
 
 def test_page_is_checked_before_the_work(run, monkeypatch, folder):
@@ -269,6 +281,55 @@ def test_parquet_needs_its_library(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     code, _, err = run("a.parquet", *GOOD)
     assert code == 2 and "pip install 'fastsksd[parquet]'" in err
+
+
+@pytest.fixture
+def chains(folder):
+    """ArviZ files with and without stored gradients: two chains, one divergent draw."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        az = pytest.importorskip("arviz")
+        posterior = {"mu": X[:, 0].reshape(2, 60), "eta": X[:, 1].reshape(2, 60), "count": np.ones((2, 60), dtype=int)}
+        stored = {"unconstrained_draw": X.reshape(2, 60, 2), "gradient": -X.reshape(2, 60, 2)}
+        options = {"coords": {"u": ["mu", "eta"]}, "dims": dict.fromkeys(stored, ("u",))}
+        diverging = {"diverging": np.arange(120).reshape(2, 60) == 70}
+        for name, statistics in {"full.nc": stored, "bare.nc": {}, "divergent.nc": stored | diverging}.items():
+            groups = {"posterior": posterior, "sample_stats": statistics}
+            data = az.from_dict(**groups, **options) if hasattr(az, "InferenceData") else az.from_dict(groups, **options)
+            data.to_netcdf(name)
+
+
+def test_netcdf(run, chains):
+    np.save("s.npy", -X)
+    answers = []
+    for arguments in (["full.nc"], ["bare.nc", "--columns", "mu,eta", *GOOD], ["bare.nc", "--columns", "mu,eta", "--scores", "s.npy"]):
+        code, out, err = run(*arguments, "--json")
+        said = json.loads(out)
+        assert said["names"] == ["mu", "eta"] and "--lag auto" in err
+        answers.append(said["pvalue"])
+    assert set(answers) == {fs.gof_test(X, -X, lag="auto", rng=0).pvalue} and code == 0
+    out = run("full.nc", "--lag", "1", "--columns", "eta", "--json")[1]
+    assert json.loads(out)["lag"] == 1 and json.loads(out)["d"] == 1
+    for arguments, message in (
+        (["full.nc", "--columns", "nu"], "full.nc: --columns: no variable 'nu'; there are 'mu', 'eta'"),
+        (["bare.nc"], "bare.nc: --score is needed"),
+        (["bare.nc", *GOOD], "'count' holds int"),
+        (["divergent.nc"], "1 of 120 draws (1 in chain 1) diverged"),
+        (["x.npy", "--scores", "full.nc"], "full.nc: an .nc file can only be what is tested"),
+    ):
+        code, _, err = run(*arguments)
+        assert code == 2 and message in err and "on_divergence" not in err, err
+    kept, dropped = (json.loads(run("divergent.nc", "--divergences", what, "--json")[1]) for what in ("keep", "drop"))
+    assert (kept["n"], kept["dropped"], dropped["n"], dropped["dropped"]) == (120, 0, 119, 1)
+
+
+def test_netcdf_that_is_none(run, monkeypatch):
+    write("a.nc", "hello")
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    code, _, err = run("a.nc")
+    assert code == 2 and "pip install 'fastsksd[arviz]'" in err
+    assert "there is no such file" in run("b.nc")[2]
+    assert "--divergences is for .nc files" in run("x.npy", *GOOD, "--divergences", "keep")[2]
 
 
 def test_files_side_by_side_in_blocks(folder):
