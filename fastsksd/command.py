@@ -17,7 +17,7 @@ import numpy as np
 
 from ._version import __version__
 from .explain import direction
-from .files import FileError, finite_rows, is_netcdf, open_draws, open_file, plural, read_all, read_blocks
+from .files import FileError, finite_rows, is_file_name, is_netcdf, open_draws, open_file, plural, read_all, read_blocks
 from .gof import gof_test
 from .kernels import IMQ, RBF
 from .progress import ProgressBar
@@ -25,6 +25,7 @@ from .streaming import gof_stream
 from .targets import load_score, make_model
 
 LARGE = 2**25  # bytes of a file from which on it is read as a stream: the family's test of 4 million numbers takes minutes
+SLOW = 2**20  # numbers from which on the family's test takes about a minute
 _BLOCK_BYTES = 2**22  # of numbers read at a time
 _NOT_STREAMED = {"null": ("spectral",), "method": ("sksd",), "lag": (1,), "engine": ("auto", "fourier")}  # what a stream allows
 _OPTIONS = ("n_slices", "basis", "estimator", "kernel", "null", "lag", "n_resamples", "engine", "train", "method")
@@ -42,10 +43,10 @@ def run_test(arguments):
         with contextlib.redirect_stdout(sys.stderr):
             job = Job(arguments)
             result = job.run()
-            if arguments.html is not None:
-                Path(arguments.html).write_text(job.page(result), encoding="utf-8")
             said = json.dumps(job.as_dict(result), indent=2, allow_nan=False) if arguments.json else job.words(result)
         print(said, flush=True)
+        if arguments.html is not None:
+            Path(arguments.html).write_text(job.page(result), encoding="utf-8")
         return int(result.reject(arguments.alpha))
     except (Exception, SystemExit) as error:
         if arguments.debug:
@@ -162,7 +163,7 @@ class Job:
     def _scores(self):
         """The file of scores, with the columns that the samples have."""
         samples, path = self.sources[0], self.arguments.scores
-        if ":" in path and not os.path.exists(path.rpartition(":")[0]) and not path.lower().endswith(".npz"):
+        if ":" in path and not is_file_name(path) and not os.path.exists(path):
             raise CommandError(f"--scores {path}: must be a file; for a function, --score {path}")
         scores = open_file(path)
         if samples.names and scores.names and set(samples.names) <= set(scores.names):
@@ -210,6 +211,8 @@ class Job:
             self.dropped += dropped
             self.n = arrays[0].shape[0]
             score = arrays[1] if self.score is None else self.score
+            if self.n * self.d > SLOW and not {"n_slices", "basis", "method"} & set(self.options):
+                self.note("the test of so many samples along a whole family of slices takes minutes; --stream or --n-slices 3 --train 2000 take less")
             result = gof_test(arrays[0], score, rng=self.arguments.seed, **self.options)
         self.seconds = time.perf_counter() - start
         if self.dropped:

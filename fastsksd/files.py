@@ -306,15 +306,18 @@ def _text(path, key, columns):
             raise FileError(f"{path}: is not text in UTF-8 ({error.reason})") from None
 
     def parse(batch):
-        try:
-            values = np.loadtxt(
-                [line for _, line in batch], delimiter=delimiter, usecols=None if whole else chosen, comments=None, quotechar='"', ndmin=2
-            )
-            if values.shape[1] == len(chosen):
-                return values
-        except ValueError:
-            pass  # a missing value, or something wrong that is found field by field
+        lines = [line for _, line in batch]
+        if whole or all(regular(line) for line in lines):  # for some of the columns only, NumPy would overlook a line that is too long
+            try:
+                values = np.loadtxt(lines, delimiter=delimiter, usecols=None if whole else chosen, comments=None, quotechar='"', ndmin=2)
+                if values.shape[1] == len(chosen):
+                    return values
+            except ValueError:
+                pass  # a missing value, or something wrong that is found field by field
         return np.array([numbers(*numbered) for numbered in batch])
+
+    def regular(line):
+        return width == (len(line.split()) if delimiter is None else line.count(delimiter) + 1)
 
     def numbers(number, line):
         fields = _fields(line, delimiter)

@@ -250,6 +250,11 @@ def test_columns(folder):
         source, x = read("a.csv", wanted)
         assert source.names == names
         assert x.tolist() == [[{"a": 1, "b": 2, "c": 3}[name] + 3 * row for name in names] for row in (0, 1)]
+    write("b.csv", "a,b,label,c\n1,2,x,3\n4,5,y,6,7\n")
+    with pytest.raises(FileError, match="line 3 has 5 columns, but the first line has 4"):
+        read("b.csv", "a,b")
+    write("b.csv", 'a,label\n1,"x,y"\n2,z\n')
+    assert read("b.csv", "a")[1].tolist() == [[1], [2]]
     for wanted, message in (
         ("d", "no column 'd'; the columns are a, b, label, c"), ("4", "no columns 4; they are counted from 0 to 3"),
         ("2:1", "no columns 2:1"), ("a,a", "column a is asked for twice"), ("a,0", "column a is asked for twice"), ("", "no column"),
@@ -291,7 +296,7 @@ def chains(folder):
         az = pytest.importorskip("arviz")
         posterior = {"mu": X[:, 0].reshape(2, 60), "eta": X[:, 1].reshape(2, 60), "count": np.ones((2, 60), dtype=int)}
         stored = {"unconstrained_draw": X.reshape(2, 60, 2), "gradient": -X.reshape(2, 60, 2)}
-        options = {"coords": {"u": ["mu", "eta"]}, "dims": dict.fromkeys(stored, ("u",))}
+        options = {"coords": {"u": ["mu", "eta"]}, "dims": {name: ["u"] for name in stored}}
         diverging = {"diverging": np.arange(120).reshape(2, 60) == 70}
         for name, statistics in {"full.nc": stored, "bare.nc": {}, "divergent.nc": stored | diverging}.items():
             groups = {"posterior": posterior, "sample_stats": statistics}
@@ -498,7 +503,8 @@ model, number = Model(), 3
         assert code == 2 and out == "" and message in err and err.count("\n") == 1, err
     for name in ("model:model", "model:model.score"):
         assert run("x.npy", "--score", name, *QUICK)[0] == 0
-    assert "--score model:score" in run("x.npy", "--scores", "model:score")[2]
+    assert "for a function, --score model:score" in run("x.npy", "--scores", "model:score")[2]
+    assert "a.npz: there is no such file" in run("x.npy", "--scores", "a.npz:s")[2]
     with pytest.raises(ValueError, match="ZeroDivisionError"):
         main(["test", "x.npy", "--score", "model:bang", "--debug"])
 
