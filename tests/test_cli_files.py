@@ -80,6 +80,13 @@ def test_verdict_is_that_of_python(run):
         assert code == expected.reject() == said["reject"]
 
 
+def test_the_level_decides(run):
+    pvalue = json.loads(run("x.npy", *GOOD, *QUICK, "--json")[1])["pvalue"]
+    assert 0.05 < pvalue < 0.9
+    assert run("x.npy", *GOOD, *QUICK, "--alpha", str(pvalue + 0.01))[0] == 1
+    assert run("x.npy", *GOOD, *QUICK, "--alpha", str(pvalue - 0.01))[0] == 0
+
+
 def test_scores_function_and_model_agree(run):
     np.save("s.npy", -X)
     write("model.py", "def score(x):\n    print('noise')\n    return -x\n")
