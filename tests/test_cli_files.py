@@ -1,6 +1,7 @@
 """``fastsksd test``: files of all kinds, what to test against, outputs, exit codes, and bad input at every door."""
 
 import json
+import functools
 import os
 import signal
 import subprocess
@@ -573,9 +574,9 @@ def test_a_fault_of_ours_is_no_verdict(run, monkeypatch):
 def test_ctrl_c(folder):
     write("model.py", "import time\ndef score(x):\n    open('started', 'w').close()\n    time.sleep(60)\n")
     environment = os.environ | {"PYTHONPATH": os.path.dirname(os.path.dirname(fs.__file__))}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fastsksd", "test", "x.npy", "--score", "model:score", "--html", "a.html"], stderr=subprocess.PIPE, text=True, env=environment
-    )
+    command = [sys.executable, "-m", "fastsksd", "test", "x.npy", "--score", "model:score", "--html", "a.html"]
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # what runs in the background is born deaf to it
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=heed)
     deadline = time.monotonic() + 60
     while not (folder / "started").exists() and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -83,6 +83,11 @@ def report(rows, settings):
             )
         ),
         _table(cells, lost, settings, comparable),
+        Text(
+            "Why the paper's methods stop above the truth, here as there: the V-statistic of a minibatch has its minimum elsewhere (begun at the "
+            "truth they leave it), plain gradients are ill-conditioned, and the rotation left to find has a hundredth of the curvature. Where the "
+            "paper's gap is below zero its true models are not those of the average."
+        ),
         figure_of(
             _figure(cells, settings),
             "Along training, a line for each run. Above: NLL over the true model's on test samples. Below: the training loss, which each method "

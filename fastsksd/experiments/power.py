@@ -127,7 +127,7 @@ def report(rows, settings):
     averages = {member: rates.mean(member) for member in members}
     favourite = max(averages, key=lambda member: averages[member])
     split_regret = rates.mean(AGGREGATE) - rates.mean(SPLIT)
-    largest = settings["trials"][-1][0] if len(settings["trials"]) == 1 else settings["trials"][-2][0]
+    largest = max(n for n, _ in settings["trials"] if n <= 1000)
     return [
         Text(
             f"{len(rows)} trials; dimensions {_join(settings['d'])}; samples (and trials per cell) "
