@@ -1,7 +1,7 @@
 """``fastsksd test``: files of all kinds, what to test against, outputs, exit codes, and bad input at every door."""
 
-import json
 import functools
+import json
 import os
 import signal
 import subprocess
