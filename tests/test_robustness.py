@@ -48,6 +48,7 @@ def child(queue):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX, where other tests loaded it, fears for its threads
 def test_a_forked_child_can_test():
     expected = fs.gof_test(X, np.negative, n_resamples=20, rng=0).pvalue
     context = multiprocessing.get_context("fork")
