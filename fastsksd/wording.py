@@ -34,7 +34,8 @@ def summarise(result, explanation, alpha):
 def _verdict(result, alpha):
     rejected = result.reject(alpha)
     percent = 100.0 * result.pvalue
-    often = f"{percent:.2g}% of tests" if percent >= 0.001 else "fewer than one in 100,000 tests"
+    shown = f"{percent:.0f}" if percent >= 10 else f"{percent:.2g}"
+    often = f"{shown}% of tests" if percent >= 0.001 else "fewer than one in 100,000 tests"
     words = f"The model is {'rejected' if rejected else 'not rejected'} at level {alpha:g} (p-value {result.pvalue:.3g}): "
     if rejected:
         words += f"if it were right, evidence as strong as this would turn up in {often}."

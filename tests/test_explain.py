@@ -1,5 +1,6 @@
 """Explanations: witness, band, p-values of slices, contributions, rows, and the words said about planted misfits."""
 
+import dataclasses
 import json
 import pickle
 
@@ -481,3 +482,10 @@ def test_bad_arguments(options, message):
     result = fs.gof_test(x, -x, slices=axes(2), rng=0, n_resamples=9)
     with pytest.raises((ValueError, TypeError), match=message):
         result.explain(**options)
+
+
+@pytest.mark.parametrize(("pvalue", "words"), [(1.0, "in 100% of tests"), (0.748, "in 75% of tests"), (0.0123, "in 1.2% of tests"), (1e-9, "one in 100,000")])
+def test_how_often(pvalue, words):
+    x = np.random.default_rng(0).standard_normal((30, 2))
+    result = fs.gof_test(x, np.negative, slices=fs.random_slices(2, 2, rng=0), n_resamples=20, rng=1)
+    assert words in dataclasses.replace(result, pvalue=pvalue).summary()
