@@ -316,13 +316,13 @@ def power(curves, *, ax=None, level=0.05, xlabel=None, logx=False):
     return ax
 
 
-def rate_line(ax, places, counts, label, colour, dashes="-", marker="o", *, band=True, alpha=0.12):
+def rate_line(ax, places, counts, label, colour, dashes="-", marker="o", *, band=True):
     """One line of rejection rates, from pairs (rejections, trials), with its band of 95% intervals."""
     rates = [rejected / trials for rejected, trials in counts]
     ax.plot(places, rates, dashes, color=colour, marker=marker, markersize=4, linewidth=1.2, label=label)
     if band:
         low, high = zip(*(interval(*count) for count in counts), strict=True)
-        ax.fill_between(places, low, high, color=colour, alpha=alpha, linewidth=0)
+        ax.fill_between(places, low, high, color=colour, alpha=0.1, linewidth=0)
 
 
 def interval(successes, trials, level=0.95):

@@ -12,10 +12,11 @@ import numpy as np
 from ..baselines import BASELINES
 from ..gof import gof_test
 from ..models import Gaussian
+from ..plot import rate_line
 from ..refine import refine_slices
 from ..slices import Slices, random_slices
 from .problems import Problem, make_null, make_problem
-from .report import Heading, Table, Text, agrees, figure_of, interval, log_axis, pyplot, shared_legend, show_rate
+from .report import Heading, Table, Text, agrees, figure_of, log_axis, pyplot, shared_legend, show_rate
 
 FIGURES = True
 TITLE = "Benchmark goodness-of-fit tests"
@@ -328,11 +329,6 @@ def _figure(counts, sweep, settings):
 
 def _line(axis, places, counts, style, label, band=True):
     colour, dashes, marker = style
-    rates = [rejected / trials for rejected, trials in counts]
-    axis.plot(places, rates, dashes, color=colour, marker=marker, markersize=4, linewidth=1.2, label=label)
-    if band:
-        axis.fill_between(
-            places, *zip(*(interval(*count) for count in counts), strict=True), color=colour, alpha=0.1, linewidth=0
-        )
+    rate_line(axis, places, counts, label, colour, dashes, marker, band=band)
     axis.axhline(0.05, color="grey", linewidth=0.6)
     axis.set_ylim(-0.03, 1.03)

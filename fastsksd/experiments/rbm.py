@@ -10,9 +10,10 @@ import numpy as np
 
 from ..gof import gof_test
 from ..models import GaussBernRBM
+from ..plot import rate_line
 from ..refine import refine_slices
 from ..slices import Slices, active_slices
-from .report import Heading, Table, Text, agrees, figure_of, interval, pyplot, show_rate
+from .report import Heading, Table, Text, agrees, figure_of, pyplot, show_rate
 
 FIGURES = True
 TITLE = "Tests of restricted Boltzmann machines"
@@ -226,16 +227,16 @@ def _figure(counts, pruning, epochs, settings):
     figure, axes = plt.subplots(1, 4, figsize=(14, 3.4), sharey=True)
     places = settings["perturbations"]
     for method in (AGGREGATE, EXACT, KE, GE, GO, KSD):
-        _line(axes[0], places, [counts[method, place] for place in places], _COLOURS[method], method)
+        rate_line(axes[0], places, [counts[method, place] for place in places], method, _COLOURS[method])
     for method, partner in ((EXACT, RANDOM_EXACT), (KE, RANDOM_KE), (GO, RANDOM_GO)):
-        _line(axes[1], places, [counts[method, place] for place in places], _COLOURS[method], method)
-        _line(axes[1], places, [counts[partner, place] for place in places], _COLOURS[method], partner, "--")
+        rate_line(axes[1], places, [counts[method, place] for place in places], method, _COLOURS[method])
+        rate_line(axes[1], places, [counts[partner, place] for place in places], partner, _COLOURS[method], "--")
     for axis, found in ((axes[2], pruning), (axes[3], epochs)):
         for method in dict.fromkeys(name for name, _ in found):
             sizes = [place for name, place in found if name == method]
             colour = next(_COLOURS[base] for base in (EXACT, KE, GO) if method.startswith(base))
             dashes = "--" if method == f"{GO}, {settings['slices']}" else "-"
-            _line(axis, sizes, [found[method, size] for size in sizes], colour, method, dashes)
+            rate_line(axis, sizes, [found[method, size] for size in sizes], method, colour, dashes)
     titles = ("methods", "r active or fixed", f"perturbation {settings['at']:g}", f"perturbation {settings['at']:g}")
     labels = ("perturbation", "perturbation", "number of slices", "epochs of GO")
     for axis, title, label in zip(axes, titles, labels, strict=True):
@@ -253,10 +254,3 @@ def _figure(counts, pruning, epochs, settings):
     axes[2].set_xticks(settings["pruning"], [str(m) for m in settings["pruning"]])
     figure.tight_layout()
     return figure
-
-
-def _line(axis, places, counts, colour, label, dashes="-"):
-    axis.plot(
-        places, [rejected / trials for rejected, trials in counts], dashes, color=colour, marker="o", markersize=3, label=label
-    )
-    axis.fill_between(places, *zip(*(interval(*count) for count in counts), strict=True), color=colour, alpha=0.07, linewidth=0)
