@@ -36,7 +36,7 @@ from .slices import Slices, as_slices, check_basis, find_slices
 from .wording import summarise
 
 DOORS = {}  # package of an array type whose samples are not in memory: function that tests them, with the arguments of `gof_test`
-MOST_TRAINING = 5000  # samples of a half that the standard family finds its slices on; their cost is quadratic
+MOST_TRAINING = 5000  # samples that slices are found on unless the user says more; their cost is quadratic
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -256,7 +256,7 @@ def gof_test(
         Multiples of the kernel's bandwidth tried for each set of a family.
     train : "cross", float, int or (n_train, d) array, optional
         Where slices are found. "cross", the default for the family: on either half of the samples, and tested on the other
-        half (on 5000 of it at most). A fraction or a number: on so many of the samples, which are then not tested (0.2 is the default for one set).
+        half (on 5000 of it at most). A fraction or a number: on so many of the samples, which are then not tested (0.2 is the default for one set, or 5000 where that is less).
         An array: on separate samples (then `score` must be a function). Samples are drawn at random, but for
         autocorrelated ones (``lag > 1``) they are the first stretch. Sets fixed beforehand are tested on all samples.
     kernel : {"rbf", "imq"} or kernel object
@@ -349,7 +349,7 @@ def gof_test(
         basis = check_basis(basis, n_slices, d)
         check_choice("estimator", estimator, ESTIMATORS)
         if train is None:
-            train = "cross" if standard else 0.2
+            train = "cross" if standard else _default_train(n)
         family = standard or is_cross(train)
     if family and np.ndim(kernel.bandwidth):
         raise ValueError("`kernel` must have one bandwidth, or the median, for a family of slice sets.")
@@ -411,12 +411,17 @@ def _evidence_for(name, parts, x, scores, index):
     return Evidence(x[rows].copy(), scores[rows].copy(), index[rows])
 
 
+def _default_train(n):
+    """A fifth of the samples, or what the search, at quadratic cost, is given at most."""
+    return 0.2 if n <= 5 * MOST_TRAINING else MOST_TRAINING
+
+
 def _baseline_test(baseline, x, score, kernel, null, lag, n_resamples, train, rng, start):
     """The test of a baseline, which has no slices."""
     if not baseline.has_kernel and not (kernel.name == "rbf" and isinstance(kernel.bandwidth, str)):
         raise ValueError(f"`kernel` is fixed for method={baseline.name!r}; leave it out.")
     if baseline.needs_score:
-        train = 0.2 if baseline.trained and train is None else train
+        train = _default_train(x.shape[0]) if baseline.trained and train is None else train
         x, scores, folds, index = make_folds(x, score, train, lag > 1, rng)
     else:
         scores, folds, index = None, [], np.arange(x.shape[0])

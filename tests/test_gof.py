@@ -6,7 +6,7 @@ import reference
 from scipy import stats
 
 import fastsksd as fs
-from fastsksd import models, nulls
+from fastsksd import gof, models, nulls
 from fastsksd.folds import make_folds
 from fastsksd.nulls import Weights, resampling_pvalue
 
@@ -291,3 +291,13 @@ def test_integrated_and_orthogonal_discrepancies():
     assert abs(orthogonal.value - sum(by_hand)) < 5 * orthogonal.standard_error
     # The mean over r on the sphere is the mean over an orthogonal basis, so integrated = orthogonal / d.
     assert abs(fine.value - sum(by_hand) / 3) < 5 * fine.standard_error + 5 * orthogonal.standard_error / 3
+
+
+def test_the_search_has_a_bound_where_the_user_sets_none(monkeypatch):
+    x = np.random.default_rng(8).standard_normal((120, 2))
+    monkeypatch.setattr(gof, "MOST_TRAINING", 20)
+    options = dict(n_slices=1, n_resamples=20, rng=0)
+    assert fs.gof_test(x, np.negative, **options).n_train == 20
+    assert fs.gof_test(x[:100], np.negative, **options).n_train == 20
+    assert fs.gof_test(x[:90], np.negative, **options).n_train == 18
+    assert fs.gof_test(x, np.negative, train=0.5, **options).n_train == 60
