@@ -10,14 +10,16 @@ samples near y towards larger values of x.r than their own density balances. The
 Band: bootstrap with normal multipliers e_i, ``1/n sum_i e_i (xi_i - h)``, studentised, so that ``h +- c deviation`` covers the mean of xi on the
 whole grid at once (Chernozhukov, Chetverikov and Kato, 2013). For a chain the e_i are autocorrelated as the signs of the test
 are (Shao, 2010). Given the samples this is a normal law, whose covariance is a sum over samples: it is drawn from directly. Measured, normal samples
-and another normal model, nominal 0.95: 0.91 with 20 to 150 samples, 0.93 with 600; chains with autocorrelation 0.8, 0.94 with 1000 samples (0.35 if taken as independent).
+and another normal model, nominal 0.95: 0.91 with 20 to 150 samples, 0.94 with 600 (600 runs each); chains with autocorrelation 0.8 and a lag of 16 times its
+time of 9, 0.97 with 1000 samples and 0.93 with 4000 (300 runs each; 0.41 with 1000 if taken as independent).
 
 Contribution of a sample: ``c_i = sum_slices mean_{j != i} mu_ij``; their mean is the statistic.
 
 P-values of slices: each slice's statistic against its own null. With null="wild" or "bootstrap" all slices share their replicates, and the adjusted
 p-values are those of Westfall and Young (1993), step-down on the joint replicates, which allow for the slices' dependence; with
 null="spectral" they are Holm's. Slices of the tested samples themselves are moreover never more significant than the whole test: so with a true model
-the chance that any slice is marked is at most the level, the choice of the strongest member of a family included.
+the chance that any slice is marked is at most the level, the choice of the strongest member of a family included. Measured, 40 samples in 2 dimensions, the
+default family, 200 tests at level 0.05: 0.02, and 0.27 without that last step.
 """
 
 from dataclasses import dataclass

@@ -133,13 +133,13 @@ def covered(x, lag, seed):
 
 
 def test_the_band_covers_the_mean_everywhere_at_once():
-    # Nominal 0.95, measured 0.930; the band of single points, 1.96 deviations, covers 0.86.
+    # Nominal 0.95, measured 0.937; the band of single points, 1.96 deviations, covers 0.77.
     hits = [covered(np.random.default_rng(seed).standard_normal(600), 1.0, seed) for seed in range(300)]
     assert 0.90 <= np.mean(hits) <= 0.98
 
 
 def test_the_band_knows_of_chains():
-    # Nominal 0.95, measured 0.94 with a lag of 8 times the autocorrelation time; taken as independent samples, 0.35.
+    # Nominal 0.95, measured 0.94 with a lag of 8 times the autocorrelation time; taken as independent samples, 0.41.
     chains = [chain(1000, 0.8, seed) for seed in range(100)]
     assert np.mean([covered(x, 72.0, seed) for seed, x in enumerate(chains)]) >= 0.87
     assert np.mean([covered(x, 1.0, seed) for seed, x in enumerate(chains)]) <= 0.5
@@ -225,7 +225,7 @@ def test_spectral_pvalues_are_holms():
 
 
 def test_level_of_the_adjusted_pvalues():
-    """With a true model the chance that any of ten slices is marked; nominal 0.05, measured 0.045 (and of the raw p-values 0.34)."""
+    """With a true model the chance that any of ten slices is marked; nominal 0.05, measured 0.025 (and of the raw p-values 0.375)."""
     marked, raw = [], []
     for seed in range(200):
         x = normal(60, 10, seed)
@@ -237,7 +237,7 @@ def test_level_of_the_adjusted_pvalues():
 
 
 def test_level_of_the_adjusted_pvalues_of_a_family():
-    """The strongest member was picked, which the p-value of the whole test allows for."""
+    """The strongest member was picked, which the p-value of the whole test allows for: measured 0.0, and 0.23 without it."""
     marked = []
     for seed in range(60):
         x = normal(40, 2, seed)
