@@ -74,12 +74,14 @@ def evaluate(part, multiples, x, scores, kernel, engine, null, weights):
         ), h
     replicates = {(key, multiple): [] for key in groups for multiple in multiples}
     sums = {}
-    for batch in weights.batches():
-        for key, (pairs, _) in loaded.items():
-            results = pairs.sums_and_replicates_at(multiples, batch, part.start)
-            for multiple, (total, values) in zip(multiples, results, strict=True):
-                sums[key, multiple] = total
-                replicates[key, multiple].append(scale * values)
+    for draw in {pairs.draw for pairs, _ in loaded.values()}:
+        for batch in weights.batches(draw):
+            for key, (pairs, _) in loaded.items():
+                if pairs.draw is draw:
+                    results = pairs.sums_and_replicates_at(multiples, batch, part.start)
+                    for multiple, (total, values) in zip(multiples, results, strict=True):
+                        sums[key, multiple] = total
+                        replicates[key, multiple].append(scale * values)
     done = {}
     for key, (pairs, h) in loaded.items():
         for multiple in multiples:

@@ -42,17 +42,22 @@ class Weights:
         self.lag = lag
         self.edges = edges
         self.seed = draw_seed(rng)
-        self._whole = None
+        self._whole = {}
 
-    def batches(self):
-        """Arrays of some rows, (count, n) each; drawn anew every time unless one batch holds them all."""
+    def batches(self, draw=None):
+        """Arrays of some rows, (count, n) each; drawn anew every time unless one batch holds them all.
+
+        A function ``draw(weights, first, count)`` makes the rows elsewhere, where an engine wants them.
+        """
+        draw = Weights._rows if draw is None else draw
         size = max(1, _BATCH // self.n)
         if size >= self.n_resamples:
-            self._whole = self.matrix() if self._whole is None else self._whole
-            yield self._whole
+            if draw not in self._whole:
+                self._whole[draw] = draw(self, 0, self.n_resamples)
+            yield self._whole[draw]
             return
         for first in range(0, self.n_resamples, size):
-            yield self._rows(first, min(size, self.n_resamples - first))
+            yield draw(self, first, min(size, self.n_resamples - first))
 
     def matrix(self):
         """All of them, (n_resamples, n)."""

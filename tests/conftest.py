@@ -20,7 +20,12 @@ settings.register_profile("fastsksd", deadline=None, derandomize=True, print_blo
 settings.load_profile("fastsksd")
 
 
-@pytest.fixture(params=["direct", "fourier"])
+# Tests of CUDA kernels run in the simulator, in a process of their own, see test_cuda.py; there the contract is that of the device.
+SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
+collect_ignore = [] if SIMULATED else ["cuda"]
+
+
+@pytest.fixture(params=["cuda direct", "cuda fourier", "cuda32"] if SIMULATED else ["direct", "fourier"])
 def engine(request):
     """Every engine, for the contract tests that all of them must pass."""
     return request.param

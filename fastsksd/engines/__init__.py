@@ -1,10 +1,14 @@
 """Engines: how the sums over pairs are computed. `gof_test` and `sksd` see only three or four methods, those of `pairs.PairTerms`."""
 
+import numpy as np
+
 from .._validate import check_choice
+from . import cuda
 from .direct import DirectEngine
 from .fourier import TOLERANCE, FourierEngine, check_tolerance, features_needed
 
 ENGINES = ("direct", "fourier")
+DEVICE_ENGINES = ("cuda", "cuda direct", "cuda fourier", "cuda32")
 
 # Nanoseconds on two cores, measured; `fastsksd bench` shows how well they predict.
 _PER_TERM = 0.45  # a Stein term of a pair
@@ -17,28 +21,62 @@ _PER_SLICE = 5e4  # the choice of a series
 _PER_RUN = 1e5
 _PER_CUBE = 0.1  # eigenvalues of a matrix, per cube of its size
 
+# The same on a GPU: predictions for an A100 from the compiled kernels, see `cuda.report`; none was measured.
+_DEVICE_PER_TERM = 0.007
+_DEVICE_PER_FEATURE = 0.03
+_DEVICE_PER_WEIGHT = 0.0003
+_DEVICE_PER_RUN = 5e5
+WORTH_A_DEVICE = 5e9  # nanoseconds on the CPU from which "auto" looks for one: kernels are compiled anew in every process
+
 
 def load(engine, code, y, s, a, h, tol=TOLERANCE):
     """The engine of that name."""
     if engine == "direct":
         return DirectEngine(code, y, s, a, h)
-    return FourierEngine(code, y, s, a, h, tol=tol, fallback=DirectEngine)
+    if engine == "fourier":
+        return FourierEngine(code, y, s, a, h, tol=tol, fallback=DirectEngine)
+    from .cuda.fourier import CudaFourierEngine
+    from .cuda.pairs import CudaDirectEngine
+
+    if engine == "cuda fourier":
+        return CudaFourierEngine(code, y, s, a, h, tol=tol, fallback=CudaDirectEngine)
+    return CudaDirectEngine(code, y, s, a, h, real=np.float32 if engine == "cuda32" else np.float64)
 
 
 def choose_engine(engine, tol=TOLERANCE):
     """How to load an engine: a function of the kernel's code, y, s, a, h (see `DirectEngine`), and by keyword of what will be asked
-    for, see `expected_cost`. "auto" takes the one that is expected to be faster."""
-    check_choice("engine", engine, ("auto", *ENGINES))
+    for, see `expected_cost`. "auto" takes the one that is expected to be faster, "cuda" does among those of the device."""
+    check_choice("engine", engine, ("auto", *ENGINES, *DEVICE_ENGINES))
     tol = check_tolerance(tol)
+    if engine in DEVICE_ENGINES:
+        cuda.require()
 
     def loaded(code, y, s, a, h, **demand):
         name = engine
-        if engine == "auto":
-            direct, fourier = expected_cost(code, y, h, tol=tol, **demand)
-            name = "direct" if direct <= fourier else "fourier"
+        if engine in ("auto", "cuda"):
+            name = cheapest_engine(code, y, h, on_device=engine == "cuda", tol=tol, **demand)
         return load(name, code, y, s, a, h, tol)
 
     return loaded
+
+
+def cheapest_engine(code, y, h, *, on_device=False, **demand):
+    """Name of the engine that is expected to be faster: on the CPU, but on a GPU where the work is worth it; or on the device alone."""
+    direct, fourier = expected_cost(code, y, h, **demand)
+    if on_device or (min(direct, fourier) > WORTH_A_DEVICE and cuda.hardware()):
+        return min(zip(expected_device_cost(code, y, h, **demand), ("cuda direct", "cuda fourier"), strict=True))[1]
+    return "direct" if direct <= fourier else "fourier"
+
+
+def expected_device_cost(code, y, h, *, n_resamples=0, multiples=(1.0,), signs=False, spectral=False, tol=TOLERANCE):
+    """Predicted nanoseconds of the two engines on a GPU; see `expected_cost`."""
+    m, n = y.shape
+    runs = len(multiples)
+    direct = runs * (_DEVICE_PER_RUN + 0.5 * n * n * (m * _DEVICE_PER_TERM + n_resamples * _DEVICE_PER_WEIGHT))
+    direct += spectral * _PER_CUBE * n**3
+    features = sum(features_needed(code, y, multiple * h, tol) for multiple in multiples)
+    fourier = runs * (_DEVICE_PER_RUN + m * _PER_SLICE) + n * features * (_DEVICE_PER_FEATURE + n_resamples * _DEVICE_PER_WEIGHT)
+    return direct, fourier + spectral * features**2 * (n * _DEVICE_PER_WEIGHT + 4.0 * features * _PER_CUBE)
 
 
 def expected_cost(code, y, h, *, n_resamples=0, multiples=(1.0,), signs=False, spectral=False, tol=TOLERANCE):

@@ -57,6 +57,8 @@ class FourierEngine:
         Engine of the slices whose series would be too long.
     """
 
+    draw = None
+
     def __init__(self, code, y, s, a, h, tol=TOLERANCE, fallback=None):
         self.code = code
         self.tol = tol

@@ -16,6 +16,7 @@ class PairTerms:
     """
 
     n = None
+    draw = None  # where weights are drawn: None for the host, see `nulls.Weights.batches`
 
     def tile(self, rows, columns):
         """Entries of a tile, zero where ``i >= j``, and their sum for each component (slice)."""

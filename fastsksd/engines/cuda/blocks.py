@@ -1,0 +1,183 @@
+"""Sums and products that the kernels of the other rooms are made of.
+
+Square blocks compute SPAN x SPAN results, MICRO x MICRO for each thread: rows ``ty + SIDE u`` and columns ``tx + SIDE v``. Sums never
+depend on the order in which blocks run: every block writes to a place of its own, and `fold` adds the places up.
+"""
+
+import numpy as np
+from numba import float32, float64, int64, void
+
+from .device import LAST, MICRO, SIDE, SPAN, THREADS, Kernel, cuda, download, empty, groups, inlined, kernel, upload
+
+DEPTH = 16  # of the products that threads of a block share at a time
+PADDED = SPAN + 1  # columns of shared memory, so that threads of a warp write to different banks
+CHUNK = 4 * SPAN  # terms that a block of `product` or `pairs` adds up, in single precision where the data is
+
+
+@inlined
+def block_sum(values, t):
+    """Sum of the THREADS numbers in shared memory, in place: it is in ``values[0]`` for all threads after the call."""
+    cuda.syncthreads()
+    width = THREADS // 2
+    while width > 0:
+        if t < width:
+            values[t] += values[t + width]
+        cuda.syncthreads()
+        width //= 2
+
+
+@kernel()
+def fill():
+    def fill(value, out):
+        i = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
+        if i < out.size:
+            out[i] = value
+
+    return Kernel(fill, void(float64, float64[::1]), square=False, hot=False)
+
+
+def zeros(*shape):
+    """An array of zeros on the device."""
+    size = int(np.prod(shape))
+    flat = empty(size)
+    fill()((groups(size, THREADS), 1), 0.0, flat)
+    return flat.reshape(*shape)
+
+
+@kernel()
+def fold():
+    def fold(parts, out):
+        """``out[i] = sum_p parts[p, i]``."""
+        i = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
+        if i < out.size:
+            total = 0.0
+            for p in range(parts.shape[0]):
+                total += parts[p, i]
+            out[i] = total
+
+    return Kernel(fold, void(float64[:, ::1], float64[::1]), square=False, hot=False)
+
+
+def folded(parts):
+    """Sum over the first axis, on the device."""
+    size = int(np.prod(parts.shape[1:]))
+    out = empty(size)
+    fold()((groups(size, THREADS), 1), parts.reshape(parts.shape[0], size), out)
+    return out.reshape(*parts.shape[1:])
+
+
+@kernel()
+def dots():
+    def dots(a, column, b, values, out):
+        """``out[k] = sum_i a[k, column + i] b[k, column + i] values[i]``, a block for each row."""
+        part = cuda.shared.array(THREADS, float64)
+        t = cuda.threadIdx.x
+        k = cuda.blockIdx.x
+        total = 0.0
+        for i in range(t, values.size, THREADS):
+            total += a[k, column + i] * b[k, column + i] * values[i]
+        part[t] = total
+        block_sum(part, t)
+        if t == 0:
+            out[k] = part[0]
+
+    matrix = float64[:, ::1]
+    return Kernel(dots, void(matrix, int64, matrix, float64[::1], float64[::1]), square=False, hot=False)
+
+
+def row_dots(a, b, values, column=0):
+    """``sum_i a_ki b_ki values_i`` for each row k, on the host; the columns of a and b begin at `column`."""
+    out = empty(a.shape[0])
+    dots()((a.shape[0], 1), a, column, b, values, out)
+    return download(out)
+
+
+@kernel()
+def row_sum():
+    def row_sum(a, width, out):
+        """``out[k] += sum_i a[k, i]``, ``i < width``, a block for each row."""
+        part = cuda.shared.array(THREADS, float64)
+        t = cuda.threadIdx.x
+        k = cuda.blockIdx.x
+        total = 0.0
+        for i in range(t, width, THREADS):
+            total += a[k, i]
+        part[t] = total
+        block_sum(part, t)
+        if t == 0:
+            out[k] += part[0]
+
+    return Kernel(row_sum, void(float64[:, ::1], int64, float64[::1]), square=False, hot=False)
+
+
+def add_row_sums(a, width, out):
+    """Add the sums of the first `width` columns of each row to `out`."""
+    row_sum()((a.shape[0], 1), a, width, out)
+
+
+@kernel()
+def product():
+    def product(a, column, b, width, parts):
+        """``parts[z, i, j] += sum_k a[i, column + k] b[j, k]``, k in chunk z of ``0..width``."""
+        left = cuda.shared.array((DEPTH, PADDED), float64)
+        right = cuda.shared.array((DEPTH, PADDED), float64)
+        sums = cuda.local.array((MICRO, MICRO), float64)
+        tx, ty, z = cuda.threadIdx.x & LAST, cuda.threadIdx.y & LAST, cuda.blockIdx.z
+        t = ty * SIDE + tx
+        i0, j0 = cuda.blockIdx.y * SPAN, cuda.blockIdx.x * SPAN
+        for u in range(MICRO):
+            for v in range(MICRO):
+                sums[u, v] = 0.0
+        last = min((z + 1) * CHUNK, width)
+        for k0 in range(z * CHUNK, last, DEPTH):
+            for place in range(t, DEPTH * SPAN, THREADS):
+                i, k = place // DEPTH, place % DEPTH
+                left[k, i] = a[i0 + i, column + k0 + k] if i0 + i < a.shape[0] and k0 + k < last else 0.0
+                right[k, i] = b[j0 + i, k0 + k] if j0 + i < b.shape[0] and k0 + k < last else 0.0
+            cuda.syncthreads()
+            for k in range(DEPTH):
+                for u in range(MICRO):
+                    for v in range(MICRO):
+                        sums[u, v] += left[k, ty + SIDE * u] * right[k, tx + SIDE * v]
+            cuda.syncthreads()
+        for u in range(MICRO):
+            for v in range(MICRO):
+                i, j = i0 + ty + SIDE * u, j0 + tx + SIDE * v
+                if i < a.shape[0] and j < b.shape[0]:
+                    parts[z, i, j] += sums[u, v]
+
+    matrix = float64[:, ::1]
+    return Kernel(product, void(matrix, int64, matrix, int64, float64[:, :, ::1]))
+
+
+def product_parts(a, b, width):
+    """Zeros to which `add_product` adds, for up to `width` terms at a time."""
+    return zeros(groups(width, CHUNK), a.shape[0], b.shape[0])
+
+
+def add_product(a, column, b, width, parts):
+    """Add ``a[:, column : column + width] @ b[:, :width].T``, in chunks."""
+    grid = groups(b.shape[0], SPAN), groups(a.shape[0], SPAN), groups(width, CHUNK)
+    product()(grid, a, column, b, width, parts)
+
+
+@kernel()
+def narrow():
+    def narrow(wide, out):
+        i = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
+        if i < out.size:
+            out[i] = wide[i]
+
+    return Kernel(narrow, void(float64[::1], float32[::1]), square=False, hot=False)
+
+
+def on_device(weights, real=np.float64):
+    """Weights on the device in some precision: uploaded where they are a host's array."""
+    if isinstance(weights, np.ndarray):
+        return upload(weights, real)
+    if np.dtype(real) == weights.dtype:
+        return weights
+    size = weights.shape[0] * weights.shape[1]
+    out = empty(size, dtype=real)
+    narrow()((groups(size, THREADS), 1), weights.reshape(size), out)
+    return out.reshape(*weights.shape)

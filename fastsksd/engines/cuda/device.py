@@ -1,0 +1,160 @@
+"""The import shim and what surrounds a launch: devices, streams, memory. Nothing else in the package touches Numba's CUDA target.
+
+`numba.cuda` is the package numba-cuda where that is installed, which replaces the target that comes with Numba, else the latter. With
+NUMBA_ENABLE_CUDASIM=1 it is Numba's simulator, in which kernels run as Python; blocks are small there.
+"""
+
+import contextlib
+import functools
+import threading
+
+import numba
+import numpy as np
+from numba import cuda, types
+
+from . import DeviceOutOfMemory
+
+simulated = bool(numba.config.ENABLE_CUDASIM)
+implementation = getattr(cuda, "implementation", "simulator").lower()
+
+SIDE = 4 if simulated else 16  # threads along each side of a square block
+LAST = SIDE - 1  # a mask that changes no index, but tells the compiler that it is not negative
+MICRO = 4  # results along each side that one thread of it computes
+SPAN = SIDE * MICRO
+THREADS = SIDE * SIDE  # of any block
+
+_local = threading.local()
+_one_at_a_time = threading.RLock()  # the simulator has one kernel at a time
+_OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+_SCALARS = {"bool": bool, "boolean": bool, "int64": int, "uint64": np.uint64, "float64": float, "float32": np.float32}
+KERNELS = []  # functions that make the kernels, with the arguments to make them with; see `kernel`
+
+
+class Kernel:
+    """A kernel with the types of its arguments: what `report` compiles is what is launched.
+
+    `blocks` is how many blocks of it should fit on a multiprocessor, which bounds its registers. `hot` ones must not spill.
+    """
+
+    def __init__(self, function, signature, *, square=True, blocks=2, hot=True):
+        self.function = function
+        self.signature = signature
+        self.block = (SIDE, SIDE) if square else (THREADS, 1)
+        self.blocks = blocks
+        self.hot = hot
+        self.name = function.__name__
+
+    @functools.cached_property
+    def _dispatcher(self):
+        return cuda.jit(self.signature, **self.options)(self.function)
+
+    @property
+    def options(self):
+        """Options of the compiler; Numba's own target knows no bounds of a launch."""
+        return {"launch_bounds": (THREADS, self.blocks)} if implementation == "nvidia" and not simulated else {}
+
+    def __call__(self, grid, *args):
+        """Queue a launch on the stream of this thread; nothing where the grid is empty."""
+        if min(grid) == 0:
+            return
+        if not simulated:
+            with _memory_errors():
+                self._dispatcher[grid, self.block, stream()](*args)
+            return
+        with _one_at_a_time:
+            self.check(args)
+            self._dispatcher[grid, self.block](*args)
+
+    def check(self, args):
+        """Whether arguments have the types of the signature, which the simulator does not look at."""
+        wanted = self.signature.args
+        if len(args) != len(wanted):
+            raise TypeError(f"{self.name} takes {len(wanted)} arguments; got {len(args)}.")
+        for place, (kind, value) in enumerate(zip(wanted, args, strict=True)):
+            if isinstance(kind, types.Array):
+                fits = str(value.dtype) == str(kind.dtype) and value.ndim == kind.ndim and value.is_c_contiguous()
+            else:
+                fits = isinstance(value, _SCALARS[str(kind)])
+            if not fits:
+                raise TypeError(f"{self.name}, argument {place}: expected {kind}, got {type(value).__name__}.")
+
+
+def kernel(*variants):
+    """Decorator for a function that makes a `Kernel`; `variants` are the tuples of arguments it is made with."""
+
+    def decorate(make):
+        cached = functools.cache(make)
+        KERNELS.append((cached, variants or ((),)))
+        return cached
+
+    return decorate
+
+
+def inlined(function):
+    """A function that kernels call, with threads and shared memory in it."""
+    return cuda.jit(device=True, inline="always")(function)
+
+
+def names():
+    """Names of all devices."""
+    return tuple(_name(index) for index in range(count()))
+
+
+def count():
+    """Number of devices; one in the simulator."""
+    return 1 if simulated else len(cuda.gpus)
+
+
+def _name(index):
+    name = cuda.gpus[index].name
+    return name.decode() if isinstance(name, bytes) else str(name)
+
+
+def use(index):
+    """Let this thread run on device number `index`."""
+    cuda.select_device(index)
+    _local.__dict__.clear()
+
+
+def stream():
+    """The stream of this thread: launches and copies of one test follow each other, those of several tests overlap."""
+    if not hasattr(_local, "stream"):
+        _local.stream = cuda.stream()
+    return _local.stream
+
+
+def upload(array, dtype=np.float64):
+    """A copy on the device."""
+    with _memory_errors():
+        return cuda.to_device(np.ascontiguousarray(array, dtype=dtype), stream=stream())
+
+
+def download(array):
+    """A copy on the host, when all that was queued before is done."""
+    with _memory_errors():
+        host = array.copy_to_host(stream=stream())
+        stream().synchronize()
+    return host
+
+
+def empty(*shape, dtype=np.float64):
+    """An array on the device."""
+    with _memory_errors():
+        return cuda.device_array(shape, dtype=dtype, stream=stream())
+
+
+@contextlib.contextmanager
+def _memory_errors():
+    """The driver's want of memory as an error of ours."""
+    try:
+        yield
+    except Exception as error:
+        code = getattr(error, "code", None)
+        if isinstance(error, MemoryError) or (code is not None and int(code) == _OUT_OF_MEMORY):
+            raise DeviceOutOfMemory(f"the GPU has no memory left: {error}") from error
+        raise
+
+
+def groups(size, of):
+    """How many groups of `of` cover `size`."""
+    return -(-size // of)

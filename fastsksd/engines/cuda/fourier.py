@@ -1,0 +1,188 @@
+"""The linear-time engine's sums on the device: the series are planned on the host, by `FourierEngine` itself, the sums over samples
+are made here, a block of samples at a time."""
+
+import math
+
+import numpy as np
+from numba import float64, int64, void
+
+from ..._linalg import eigenvalues_of_product
+from ...kernels import own_term, stein_term
+from ..fourier import TOLERANCE, FourierEngine
+from .blocks import add_product, add_row_sums, folded, on_device, product_parts, row_dots, zeros
+from .device import THREADS, Kernel, cuda, download, empty, groups, kernel, upload
+from .weights import draw
+
+BLOCK = 65536  # samples whose features are made at a time
+_WAVES = 4  # frequencies that are combined at a time
+_MATRIX, _VECTOR, _INTEGERS = float64[:, ::1], float64[::1], int64[::1]
+
+
+@kernel()
+def features():
+    def features(y, s, a, inside, base, counts, ends, evens, mix, starts, first, last, out):
+        """Features of samples first..last along slice blockIdx.y, see `FourierEngine`: a thread for each sample."""
+        q = cuda.blockIdx.y
+        i = first + cuda.blockIdx.x * THREADS + cuda.threadIdx.x
+        if i >= last:
+            return
+        even = cuda.local.array(_WAVES, float64)
+        odd = cuda.local.array(_WAVES, float64)
+        column, row = i - first, ends[q]
+        size, count, few, place = ends[q + 1] - ends[q], counts[q], evens[q], starts[q]
+        cos1, sin1 = math.cos(base[q] * y[q, i]), math.sin(base[q] * y[q, i])
+        cos, sin = 1.0, 0.0
+        combined = starts[q + 1] > place
+        if combined:
+            for u in range(size):
+                out[row + u, column] = 0.0
+        for f in range(0, count, _WAVES):
+            for k in range(_WAVES):
+                slope = a[q] * base[q] * (f + k)
+                even[k] = inside[q, i] * (s[q, i] * cos - slope * sin)
+                odd[k] = inside[q, i] * (s[q, i] * sin + slope * cos)
+                cos, sin = cos * cos1 - sin * sin1, sin * cos1 + cos * sin1
+            if not combined:
+                for k in range(_WAVES):
+                    if f + k < count:
+                        out[row + f + k, column] = even[k]
+                        out[row + count + f + k, column] = odd[k]
+            else:
+                for u in range(few):
+                    total = 0.0
+                    for k in range(_WAVES):
+                        if f + k < count:
+                            total += mix[place + (f + k) * few + u] * even[k]
+                    out[row + u, column] += total
+                for u in range(size - few):
+                    total = 0.0
+                    for k in range(_WAVES):
+                        if f + k < count:
+                            total += mix[place + count * few + (f + k) * (size - few) + u] * odd[k]
+                    out[row + few + u, column] += total
+
+    signature = void(
+        _MATRIX, _MATRIX, _VECTOR, _MATRIX, _VECTOR, _INTEGERS, _INTEGERS, _INTEGERS, _VECTOR, _INTEGERS, int64, int64, _MATRIX
+    )
+    return Kernel(features, signature, square=False)
+
+
+@kernel((0,), (1,))
+def far_rows(code):
+    def far_rows(y, s, a, q, far, inside, first, last, out):
+        """Stein terms of the samples `far` with samples first..last along slice q; pairs of two of `far`, which are met twice, count half."""
+        i = first + cuda.blockIdx.x * THREADS + cuda.threadIdx.x
+        k = cuda.blockIdx.y
+        if i < last:
+            other = far[k]
+            mu = stein_term(code, y[q, other] - y[q, i], a[q], s[q, other], s[q, i])
+            out[k, i - first] = (0.5 + 0.5 * inside[q, i]) * mu if i != other else 0.0
+
+    signature = void(_MATRIX, _MATRIX, _VECTOR, int64, _INTEGERS, _MATRIX, int64, int64, _MATRIX)
+    return Kernel(far_rows, signature, square=False)
+
+
+class CudaFourierEngine(FourierEngine):
+    """`FourierEngine` with its sums over samples on the device. Weights are a host's array, or rows that `draw` made."""
+
+    draw = staticmethod(draw)
+
+    def __init__(self, code, y, s, a, h, tol=TOLERANCE, fallback=None):
+        self._uploaded = None
+        super().__init__(code, y, s, a, h, tol=tol, fallback=fallback)
+
+    @property
+    def name(self):
+        return "cuda fourier" if self.rest is None else "cuda direct" if self.long.all() else "cuda direct and cuda fourier"
+
+    def _plan(self, all_inside=False):
+        self._uploaded = None
+        super()._plan(all_inside)
+
+    def sums_and_replicates(self, weights, start=0):
+        return super().sums_and_replicates(on_device(weights), start)
+
+    def sums_and_replicates_at(self, multiples, weights, start=0):
+        return super().sums_and_replicates_at(multiples, on_device(weights), start)
+
+    @property
+    def _resident(self):
+        """The series and the data, in the order of the arguments of `features`."""
+        if self._uploaded is None:
+            sizes = np.diff(self.layout.ends) * self.layout.counts if self.layout.mix.size else 0 * self.layout.counts
+            data = [upload(array) for array in (*self.loaded, self.inside, self.layout.base)]
+            integers = (self.layout.counts, self.layout.ends, self.layout.evens)
+            places = [upload(array, np.int64) for array in (*integers, np.cumsum([0, *sizes]))]
+            mix = upload(self.layout.mix if self.layout.mix.size else np.zeros(1))
+            self._uploaded = (*data, *places[:3], mix, places[3])
+        return self._uploaded
+
+    def _blocks_of_features(self):
+        """Features of all samples, a block at a time: first and last sample, and the array, whose columns beyond are not used."""
+        size = int(self.layout.coefficients.size)
+        out = empty(size, min(BLOCK, self.n))
+        for first in range(0, self.n, BLOCK):
+            last = min(first + BLOCK, self.n)
+            features()((groups(last - first, THREADS), len(self.outside)), *self._resident, first, last, out)
+            yield first, last, out
+
+    def _moments(self):
+        size = int(self.layout.coefficients.size)
+        totals, parts = zeros(size), None
+        for first, last, block in self._blocks_of_features():
+            parts = product_parts(block, block, last - first) if parts is None else parts
+            add_product(block, 0, block, last - first, parts)
+            add_row_sums(block, last - first, totals)
+        return download(folded(parts)), download(totals)
+
+    def spectrum(self):
+        if self.rest is not None or any(far.size for far in self.outside):
+            return super().spectrum()
+        moments, totals = self._moments()
+        means = totals / self.n
+        return eigenvalues_of_product(moments / self.n - np.outer(means, means), np.diag(self.layout.coefficients))
+
+    def _run_series(self, weights, start):
+        coefficients = self.layout.coefficients
+        _, s, a = self.loaded
+        own = self.inside * own_term(s, a[:, None])
+        totals, parts = zeros(int(coefficients.size)), None
+        far = [_Far(self, q, indices, weights) for q, indices in enumerate(self.outside) if indices.size]
+        for first, last, block in self._blocks_of_features():
+            add_row_sums(block, last - first, totals)
+            for some in far:
+                some.meet(weights, start, first, last)
+            if weights is not None:
+                parts = product_parts(weights, block, last - first) if parts is None else parts
+                add_product(weights, start + first, block, last - first, parts)
+        sums = np.add.reduceat(coefficients * download(totals) ** 2, self.layout.ends[:-1]) - own.sum(axis=1)
+        for some in far:
+            sums[some.q] += 2.0 * download(some.totals).sum()
+        if weights is None:
+            return sums, None
+        projections = folded(parts)
+        replicates = row_dots(projections, projections, upload(coefficients))
+        replicates -= row_dots(weights, weights, upload(own.sum(axis=0)), start)
+        for some in far:
+            met = download(folded(some.parts))
+            replicates += 2.0 * np.einsum("bo,bo->b", met, download(weights)[:, start + some.indices])
+        return sums, replicates
+
+
+class _Far:
+    """Samples outside the core of slice q, and their sums with the others."""
+
+    def __init__(self, engine, q, indices, weights):
+        self.engine, self.q, self.indices = engine, q, indices
+        self.uploaded = upload(indices, np.int64)
+        self.rows = empty(indices.size, min(BLOCK, engine.n))
+        self.totals = zeros(indices.size)
+        self.parts = None if weights is None else product_parts(weights, self.rows, min(BLOCK, engine.n))
+
+    def meet(self, weights, start, first, last):
+        y, s, a, inside, *_ = self.engine._resident
+        grid = groups(last - first, THREADS), self.indices.size
+        far_rows(self.engine.code)(grid, y, s, a, self.q, self.uploaded, inside, first, last, self.rows)
+        add_row_sums(self.rows, last - first, self.totals)
+        if weights is not None:
+            add_product(weights, start + first, self.rows, last - first, self.parts)

@@ -1,0 +1,88 @@
+"""Resampling weights, drawn on the device from the CPU's counter-based streams: same seed, same weights (see `nulls`)."""
+
+from itertools import pairwise
+
+import numpy as np
+from numba import float64, int64, uint64, void
+
+from ..._jit import bits_to_unit, stream_bits, stream_key
+from .blocks import fill
+from .device import THREADS, Kernel, cuda, empty, groups, kernel
+
+_MATRIX = float64[:, ::1]
+
+
+@kernel()
+def multinomial():
+    def multinomial(seed, first, weights, start, stop):
+        """Count the draws of a row, a block for each. Ones are added in any order, and exactly."""
+        b = cuda.blockIdx.x
+        key = np.uint64(stream_key(seed, np.uint64(first + b)))
+        size = stop - start
+        for i in range(start + cuda.threadIdx.x, stop, THREADS):
+            place = start + np.int64(bits_to_unit(np.uint64(stream_bits(key, np.uint64(i)))) * size)
+            cuda.atomic.add(weights, (b, place), 1.0)
+
+    return Kernel(multinomial, void(uint64, int64, _MATRIX, int64, int64), square=False, blocks=4)
+
+
+@kernel()
+def independent_signs():
+    def independent_signs(seed, first, weights):
+        """A block for each row; one draw of 64 bits is 64 signs."""
+        b = cuda.blockIdx.x
+        n = weights.shape[1]
+        key = np.uint64(stream_key(seed, np.uint64(first + b)))
+        for i in range(cuda.threadIdx.x, n, THREADS):
+            bits = np.uint64(stream_bits(key, np.uint64(i // 64))) >> np.uint64(i % 64)
+            weights[b, i] = 1.0 - 2.0 * np.float64(bits & np.uint64(1))
+
+    return Kernel(independent_signs, void(uint64, int64, _MATRIX), square=False, blocks=4)
+
+
+@kernel()
+def chained_signs():
+    def chained_signs(seed, first, weights, lag):
+        """A block for each row, a stretch of it for each thread: whether it flips is found first, then what its sign begins with."""
+        flips = cuda.shared.array(THREADS, int64)
+        b, t = cuda.blockIdx.x, cuda.threadIdx.x
+        n = weights.shape[1]
+        key = np.uint64(stream_key(seed, np.uint64(first + b)))
+        stretch = (n + THREADS - 1) // THREADS
+        begin, end = min(t * stretch, n), min((t + 1) * stretch, n)
+        turns = 0
+        for i in range(max(begin, 1), end):
+            if bits_to_unit(np.uint64(stream_bits(key, np.uint64(i)))) * lag < 1.0:
+                turns += 1
+        flips[t] = turns
+        cuda.syncthreads()
+        turns = 0
+        for k in range(t):
+            turns += flips[k]
+        sign = 1.0 if bits_to_unit(np.uint64(stream_bits(key, np.uint64(0)))) < 0.5 else -1.0
+        if turns % 2 == 1:
+            sign = -sign
+        for i in range(begin, end):
+            if i > 0 and bits_to_unit(np.uint64(stream_bits(key, np.uint64(i)))) * lag < 1.0:
+                sign = -sign
+            weights[b, i] = sign
+
+    return Kernel(chained_signs, void(uint64, int64, _MATRIX, float64), square=False, blocks=4)
+
+
+def draw(weights, first, count):
+    """Rows first..first + count of the `nulls.Weights` given, on the device."""
+    n, seed, grid = weights.n, np.uint64(weights.seed), (count, 1)
+    if weights.null == "wild":
+        rows = empty(count, n)
+        if weights.lag <= 2:
+            independent_signs()(grid, seed, first, rows)
+        else:
+            chained_signs()(grid, seed, first, rows, float(weights.lag))
+        return rows
+    flat = empty(count * n)
+    fill()((groups(count * n, THREADS), 1), -1.0, flat)
+    rows = flat.reshape(count, n)
+    for start, stop in pairwise((0, *weights.edges, n)):
+        multinomial()(grid, seed, first, rows, start, stop)
+    return rows
