@@ -6,8 +6,7 @@ import numpy as np
 
 from ._linalg import product
 from ._validate import check_choice, check_integer, check_names, check_rng, check_samples, check_score, evaluate_score
-from .engines import TOLERANCE, choose_engine
-from .engines.gradients import slice_gradients
+from .engines import TOLERANCE, choose_engine, slice_gradients
 from .engines.multivariate import MultivariateEngine
 from .engines.pairs import statistic as pair_statistic
 from .kernels import as_kernel, median_distance
@@ -51,8 +50,9 @@ def sksd(x, score, slices, *, kernel="rbf", statistic="u", per_slice=False, engi
         Unbiased U-statistic (may be negative) or V-statistic (never negative).
     per_slice : bool
         Return one value for each slice instead of their sum.
-    engine : {"auto", "direct", "fourier"}
-        Pair by pair, exact to round-off, or in time linear in n from Fourier series, exact to `tol`. "auto" takes what is faster.
+    engine : {"auto", "direct", "fourier", "cuda", "cuda32"}
+        Pair by pair, exact to round-off, or in time linear in n from Fourier series, exact to `tol`. "cuda" does either on a GPU, "cuda32" pair by
+        pair in single precision, with errors of about 1e-6 of the terms. "auto" takes what is expected to be faster.
     tol : float
         Largest error of a Stein term with the Fourier engine, relative to the size of its parts.
 
@@ -79,7 +79,7 @@ def sksd(x, score, slices, *, kernel="rbf", statistic="u", per_slice=False, engi
     return values if per_slice else float(values.sum())
 
 
-def sksd_value_and_grad(x, score, slices, *, kernel="rbf", statistic="v", wrt=("score", "g", "r")):
+def sksd_value_and_grad(x, score, slices, *, kernel="rbf", statistic="v", wrt=("score", "g", "r"), engine="auto"):
     """`sksd` with its gradients in the scores, for training a model, and in the directions, for finding better ones.
 
     The bandwidths count as constants.
@@ -96,6 +96,8 @@ def sksd_value_and_grad(x, score, slices, *, kernel="rbf", statistic="v", wrt=("
         The V-statistic is never negative, hence the default for a loss.
     wrt : sequence of names out of "score", "g", "r", "x", or one of them
         With respect to what.
+    engine : {"auto", "direct", "cuda", "cuda32"}
+        On the CPU or on a GPU, in double or single precision.
 
     Returns
     -------
@@ -123,7 +125,7 @@ def sksd_value_and_grad(x, score, slices, *, kernel="rbf", statistic="v", wrt=("
     kernel = as_kernel(kernel)
     scores = evaluate_score(check_score(score), x)
     y, s, a, h = project(x, scores, slices, kernel)
-    values, ds, dy, da = slice_gradients(kernel.code, y, s, a, h, statistic)
+    values, ds, dy, da = slice_gradients(engine, kernel.code, y, s, a, h, statistic)
     gradients = {
         "score": lambda: product(ds.T, slices.r.T),
         "g": lambda: product(dy, x.T) + da[:, None] * slices.r,

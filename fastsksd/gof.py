@@ -275,9 +275,10 @@ def gof_test(
     n_resamples : int
         Replicates of the statistic. The smallest p-value is ``1 / (n_resamples + 1)``, but for "spectral", where they are draws to look
         at.
-    engine : {"auto", "direct", "fourier"}
+    engine : {"auto", "direct", "fourier", "cuda", "cuda32"}
         How sums over pairs are computed: one by one, exact to round-off, or from Fourier series in time linear in n, exact to
-        `tol`. "auto" takes what is faster, for each set of slices. Where a series would be too long (a bandwidth of a thousandth of
+        `tol`. "cuda" takes a GPU for all of them, slices and null distribution included, "cuda32" one by one in single precision, with errors
+        of about 1e-6 of the terms; see notebooks/on_a_gpu.md. "auto" takes what is expected to be faster, for each set of slices. Where a series would be too long (a bandwidth of a thousandth of
         the range), "fourier" leaves those slices to "direct"; the result's `engine` names what was used.
     tol : float
         Largest error of a Stein term with the Fourier engine, relative to the size of its parts: a V-statistic is off by at most
@@ -324,7 +325,7 @@ def gof_test(
     n_resamples = check_integer("n_resamples", n_resamples, 1)
     multiples = list(dict.fromkeys(np.atleast_1d(check_positive_vector("multiples", multiples)).tolist()))
     rng = check_rng(rng)
-    engine = choose_engine(engine, tol)
+    place, engine = engine, choose_engine(engine, tol)
     chosen = dict(slices=slices, n_slices=n_slices, basis=basis, score_q=score_q, extra_slices=extra_slices)
     chosen = [name for name, value in chosen.items() if value is not None] + ["estimator"] * (estimator != "ke")
     standard = slices is None and n_slices is None and basis is None
@@ -367,10 +368,10 @@ def gof_test(
         if standard and fold.x.shape[0] > MOST_TRAINING:
             rows = np.linspace(0, fold.x.shape[0] - 1, MOST_TRAINING).astype(int)
         known = fold.scores[rows] if estimator in ("ke", "ksd") else score
-        difference = score_difference(fold.x[rows], known, estimator=estimator, score_q=score_q, debias=debias)
+        difference = score_difference(fold.x[rows], known, estimator=estimator, score_q=score_q, debias=debias, engine=place)
         found = _found_sets(difference, standard, n_slices, basis, debias)
         if refine:
-            found = _refined(found, fold, kernel, refine, rng)
+            found = _refined(found, fold, kernel, {"engine": place, **refine}, rng)
         parts.append(Part(fold.name, fold.start, fold.stop, found))
     smallest = min(part.stop - part.start for part in parts)
     _check_test_size(smallest)

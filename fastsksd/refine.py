@@ -22,14 +22,16 @@ from ._validate import (
     check_score,
     evaluate_score,
 )
+from .engines import slice_gradients, takes_device
 from .engines.gradients import MARGIN, one_slice_gradients
-from .kernels import as_kernel, median_gap
+from .kernels import as_kernel, median_distances, median_gap
 from .progress import ProgressBar
 from .slices import Slices, as_slices, unit_rows
 
 _PAIRS_PER_CALL = 50_000_000  # about a tenth of a second; between calls an interrupt is heard
 _SMALL = 100_000  # pairs below which threads do not pay
 _EPSILON = 1e-8  # Adam's guard against division by zero
+_NS_PER_PAIR = 1.0
 
 
 class _Settings(NamedTuple):
@@ -68,10 +70,12 @@ class Ascent:
         learning_rate=1e-3,
         betas=(0.9, 0.99),
         floor=0.0,
+        engine="direct",
     ):
         kernel = as_kernel(kernel)
         m, d = slices.r.shape
         self.m = m
+        self._engine = engine
         self._begin = slices
         unit = parametrisation == "unit"
         length = 1.0 if unit else math.sqrt(d)
@@ -105,6 +109,9 @@ class Ascent:
 
     def _climb(self, x, scores, order, ends):
         size = int(np.diff(ends).max())
+        if takes_device(self._engine, _NS_PER_PAIR * self.m * size * size):
+            by_s = np.empty((self.m, size))
+            return _climb_on_device(self._engine, self._settings, self._state, x, scores, order, ends, by_s), by_s
         by_s = np.empty((self.m, size + MARGIN))
         x, scores = (np.require(array, requirements=("C", "W")) for array in (x, scores))  # read-only arrays compile all over again
         climb = _climb if self.m * (ends[-1] - ends[0]) * size > 2 * _SMALL else _climb.serial
@@ -126,6 +133,7 @@ def refine_slices(
     parametrisation="unit",
     patience=None,
     callback=None,
+    engine="auto",
     rng=None,
     progress=False,
 ):
@@ -162,6 +170,8 @@ def refine_slices(
     callback : callable, optional
         Called as ``callback(epoch, value)`` after each epoch, counted from 1, with the mean over its minibatches of the statistic,
         summed over slices.
+    engine : {"auto", "direct", "cuda", "cuda32"}
+        Terms of pairs on the CPU or on a GPU, in double or single precision. A GPU can pay for minibatches of thousands of samples only.
     rng : None, int or numpy.random.Generator
         Order of the samples; the same seed gives the same result for any number of Numba threads.
     progress : bool
@@ -213,6 +223,7 @@ def refine_slices(
         learning_rate=learning_rate,
         betas=betas,
         floor=1e-13 * float(x.std(axis=0).max()),
+        engine=engine,
     )
     if epochs == 0:
         return slices
@@ -253,6 +264,44 @@ def _epoch(ascent, x, scores, order, ends, epoch):
                 "so large that it overflows, or `learning_rate` is too high."
             )
     return float(np.concatenate(values).mean())
+
+
+def _climb_on_device(engine, settings, state, x, scores, order, ends, by_s):
+    """What `_climb` does, all slices at once, with the terms of pairs on a GPU and the rest in NumPy."""
+    m = state.steps.size
+    values = np.full((ends.size - 1, m), np.nan)
+    fine = np.ones(m, dtype=bool)  # slices that did not overflow
+    for b in range(ends.size - 1):
+        rows = order[ends[b] : ends[b + 1]]
+        some_x, some_scores = x[rows], scores[rows]
+        r, g = unit_rows(state.r), unit_rows(state.g)
+        y, s = product(g, some_x), product(r, some_scores)
+        fine &= np.isfinite(y).all(axis=1) & np.isfinite(s).all(axis=1)
+        given = state.bandwidths > 0.0
+        h = np.where(given, state.bandwidths, 0.0)
+        h[fine & ~given] = median_distances(np.ascontiguousarray(y[fine & ~given]))
+        flat = fine & ~given & (h <= settings.floor)
+        values[b, flat] = 0.0
+        by_s[flat, : rows.size] = 0.0
+        live = np.flatnonzero(fine & ~flat)
+        if live.size == 0:
+            continue
+        a = np.einsum("md,md->m", r, g)
+        statistic = "v" if settings.own else "u"
+        value, ds, dy, da = slice_gradients(engine, settings.code, y[live], s[live], a[live], h[live], statistic)
+        by_s[live, : rows.size] = ds
+        slope_g = product(dy, some_x.T) + da[:, None] * r[live]
+        slope_r = product(ds, some_scores.T) + da[:, None] * g[live]
+        finite = np.isfinite(value + np.abs(slope_g).sum(axis=1) + np.abs(slope_r).sum(axis=1))
+        fine[live[~finite]] = False
+        values[b, live[finite]] = value[finite]
+        state.steps[live[finite]] += 1
+        for q, k in zip(live[finite], np.flatnonzero(finite), strict=True):
+            epsilon = _EPSILON / h[q] ** 2
+            _adam(settings, state.g[q], g[q], slope_g[k], state.moments[1, :, q], state.steps[q], epsilon)
+            if settings.both:
+                _adam(settings, state.r[q], r[q], slope_r[k], state.moments[0, :, q], state.steps[q], epsilon)
+    return values
 
 
 @parallel

@@ -25,11 +25,13 @@ import numpy as np
 from ._jit import compiled, exp_nonpositive, parallel, prefer_wide_vectors
 from ._linalg import product
 from ._validate import check_number, evaluate_score, score_is_array
+from .engines import kernel_matrix
 from .kernels import RBF, as_kernel, median_distance
 from .models import Model
 
 DENSE_LIMIT = 5000  # samples up to which kernel matrices are stored and GE is solved by Cholesky
 _BLOCK = 1024  # rows of a kernel matrix made at a time
+_MOST_STEPS = 1000  # of conjugate gradients
 
 
 class ScoreDifference:
@@ -92,9 +94,13 @@ class ExactDifference(ScoreDifference):
 
 
 class _Smoother:
-    """``F(y) = scale * sum_i [coefficients_i - (x_i - y) / H^2] K_iy`` and its directional Jacobian, block by block."""
+    """``F(y) = scale * sum_i [coefficients_i - (x_i - y) / H^2] K_iy`` and its directional Jacobian, block by block.
 
-    def __init__(self, x, coefficients, width, scale):
+    `matrix` is the kernel between the samples on a GPU, or None.
+    """
+
+    def __init__(self, x, coefficients, width, scale, matrix=None):
+        self.matrix = matrix
         self.centre = np.median(x, axis=0)  # a far outlier must not cost the others their digits
         self.x = x - self.centre
         self.coefficients = coefficients
@@ -104,6 +110,9 @@ class _Smoother:
     def value(self, y):
         y = y - self.centre
         shifted = np.ascontiguousarray((self.coefficients - self.x / self.width**2).T)
+        if self.matrix is not None:
+            *smoothed, weight = self.matrix.times_at(y, _with_ones(shifted))
+            return self.scale * (np.transpose(smoothed) + weight[:, None] * (y / self.width**2))
         out = np.empty_like(y)
         for block, k in _kernel_blocks(y, self.x, self.width):
             out[block] = product(k, shifted) + k.sum(axis=1)[:, None] * (y[block] / self.width**2)
@@ -114,6 +123,11 @@ class _Smoother:
         v = np.einsum("nd,d->n", self.coefficients - self.x / self.width**2, r)
         eta = np.einsum("nd,d->n", y, r) / self.width**2
         x_rows = np.ascontiguousarray(self.x.T)
+        if self.matrix is not None:
+            smoothed = self.matrix.times_at(y, _with_ones(np.concatenate([x_rows, v * x_rows, v[None]])))
+            shift, pulled, (drift, weight) = np.split(smoothed, [x_rows.shape[0], 2 * x_rows.shape[0]])
+            out = (pulled + eta * shift).T - (drift + eta * weight)[:, None] * y + weight[:, None] * r
+            return self.scale / self.width**2 * out
         out = np.empty_like(y)
         for block, k in _kernel_blocks(y, self.x, self.width):
             c = (v + eta[block, None]) * k
@@ -131,14 +145,17 @@ class KernelSmoothed(ScoreDifference):
         Scores of p at `x`.
     width : float
         Width H of the RBF kernel; the default is the median distance between samples.
+    engine : str
+        "direct" for the CPU, "cuda" for a GPU, or "auto".
     """
 
     name = "ke"
 
-    def __init__(self, x, scores, width=None):
+    def __init__(self, x, scores, width=None, engine="auto"):
         self.x = x
         self.width = median_distance(x) if width is None else width
         self.smoother = _Smoother(x, scores, self.width, 1.0 / x.shape[0])
+        self.smoother.matrix = kernel_matrix(engine, self.smoother.x, self.width)
 
     def value(self, y):
         return self.smoother.value(y)
@@ -156,6 +173,9 @@ class KernelSmoothed(ScoreDifference):
         p = self.smoother.coefficients - q
         p_rows = np.ascontiguousarray(p.T)
         q_rows = np.ascontiguousarray(q.T)
+        if self.smoother.matrix is not None:
+            total = _second_moment_sum(self.smoother.matrix, p_rows, q_rows)
+            return total / (n * (n - 1.0) * (n - 2.0))
         total = np.zeros((x.shape[1], x.shape[1]))
         for block, k in _kernel_blocks(x, x, self.width, diagonal=0.0):
             f = product(k, p_rows) + k.sum(axis=1)[:, None] * q[block]
@@ -183,6 +203,13 @@ class KernelizedDifference(KernelSmoothed):
         q_rows = precision * np.ascontiguousarray(x.T)
         p_rows = np.ascontiguousarray(self.smoother.coefficients.T) - q_rows
         total = np.zeros((d, d))
+        if self.smoother.matrix is not None:
+            rows = _with_ones(np.concatenate([p_rows, q_rows]))
+            *smoothed, weight = self.smoother.matrix.times(rows, own=0.0 if debias else 1.0)
+            cross = product(p_rows * weight, q_rows)
+            total += product(p_rows, np.array(smoothed[:d])) + product(q_rows, np.array(smoothed[d:]))
+            total += cross + cross.T + precision * weight.sum() * np.eye(d)
+            return 0.5 * (total + total.T) / (n * (n - 1.0) if debias else n**2)
         for block, k in _kernel_blocks(x, x, self.width, diagonal=0.0 if debias else 1.0):
             weight = k.sum(axis=1)
             cross = product(p_rows[:, block] * weight, q_rows[:, block])
@@ -206,19 +233,25 @@ class SteinGradient(ScoreDifference):
         Ridge added to the diagonal of the kernel matrix.
     width : float
         Width H of the RBF kernel; the default is the median distance between samples.
+    engine : str
+        "direct" for the CPU, "cuda" for a GPU, or "auto".
     """
 
     name = "ge"
 
-    def __init__(self, x, score, eta=0.1, width=None):
+    def __init__(self, x, score, eta=0.1, width=None, engine="auto"):
         self.x = x
         self.p = _differentiable("score", score, "ge")
         self.eta = check_number("eta", eta, 0.0, strict=True)
         self.width = median_distance(x) if width is None else width
         centred = x - np.median(x, axis=0)
-        solve = _ridge_cholesky if x.shape[0] <= DENSE_LIMIT else _ridge_conjugate_gradient
-        scores_q = -solve(centred, self.width, self.eta)
-        self.smoother = _Smoother(x, scores_q, self.width, -1.0 / self.eta)
+        matrix = kernel_matrix(engine, centred, self.width)
+        if matrix is not None:
+            scores_q = -_ridge_on_device(matrix, centred, self.width, self.eta)
+        else:
+            solve = _ridge_cholesky if x.shape[0] <= DENSE_LIMIT else _ridge_conjugate_gradient
+            scores_q = -solve(centred, self.width, self.eta)
+        self.smoother = _Smoother(x, scores_q, self.width, -1.0 / self.eta, matrix)
 
     def score_q(self, y):
         """The estimate of s_q at any points; at the samples it is the Stein gradient estimator itself."""
@@ -234,8 +267,8 @@ class SteinGradient(ScoreDifference):
 ESTIMATORS = ("ke", "ksd", "ge", "exact")
 
 
-def score_difference(x, score, *, estimator="ke", score_q=None, kernel="rbf", debias=True):
-    """The score difference of the model `score` at samples `x` by the estimator named.
+def score_difference(x, score, *, estimator="ke", score_q=None, kernel="rbf", debias=True, engine="auto"):
+    """The score difference of the model `score` at samples `x` by the estimator named, with sums over pairs by the `engine`.
 
     `estimator` may also be a `ScoreDifference` made beforehand from the same samples, which is returned as it is.
     """
@@ -258,8 +291,8 @@ def score_difference(x, score, *, estimator="ke", score_q=None, kernel="rbf", de
     if estimator == "ke" and debias and x.shape[0] < 3:
         raise ValueError("`x` must hold at least 3 samples for debias=True; use debias=False or more samples.")
     if estimator == "ge":
-        return SteinGradient(x, score, width=width)
-    return (KernelSmoothed if estimator == "ke" else KernelizedDifference)(x, evaluate_score(score, x), width=width)
+        return SteinGradient(x, score, width=width, engine=engine)
+    return (KernelSmoothed if estimator == "ke" else KernelizedDifference)(x, evaluate_score(score, x), width=width, engine=engine)
 
 
 def _width(kernel):
@@ -342,15 +375,25 @@ class _KernelOperators:
         self.eta = self.precision * product(r, x)
         self.v = product(r, smoother.coefficients) - self.eta
         self.debias = debias
-        diagonal = 0.0 if debias else 1.0
-        self.blocks = lambda: _with_squares(_kernel_blocks(x, x, smoother.width, diagonal=diagonal), squares)
-        if x.shape[0] <= DENSE_LIMIT:
-            stored = list(self.blocks())
-            self.blocks = lambda: stored
-        self.weight = np.concatenate([k.sum(axis=1) for _, k, _ in self.blocks()])
+        self.matrix = smoother.matrix
+        self.diagonal_value = 0.0 if debias else 1.0
+        if self.matrix is None:
+            self.blocks = lambda: _with_squares(_kernel_blocks(x, x, smoother.width, diagonal=self.diagonal_value), squares)
+            if x.shape[0] <= DENSE_LIMIT:
+                stored = list(self.blocks())
+                self.blocks = lambda: stored
+        self.weight = self._kernel_sums()
+
+    def _kernel_sums(self, square=False):
+        """Sums of the rows of K, or of its entries squared."""
+        if self.matrix is not None:
+            return self._times_kernel(np.ones((1, self.x.shape[0])), square)[0]
+        return np.concatenate([(k2 if square else k).sum(axis=1) for _, k, k2 in self.blocks()])
 
     def _times_kernel(self, rows, square=False):
         """``rows @ K`` (K is symmetric), or with the entries of K squared."""
+        if self.matrix is not None:
+            return self.matrix.times(rows, own=self.diagonal_value, square=square)
         if self.x.shape[0] <= _BLOCK:
             ((_, k, k2),) = self.blocks()
             return product(rows, k2 if square else k)
@@ -365,6 +408,20 @@ class _KernelOperators:
         for name in ("r", "eta", "v", *self.own):
             setattr(some, name, getattr(self, name)[mask])
         return some
+
+
+def _with_ones(rows):
+    """Another row, of ones: its product with the kernel is the kernel's sums."""
+    return np.concatenate([rows, np.ones((1, rows.shape[1]))])
+
+
+def _second_moment_sum(matrix, p_rows, q_rows):
+    """The sum over distinct j, i, i' in `KernelSmoothed.second_moment`, by products with the kernel on a GPU."""
+    *smoothed, weight = matrix.times(_with_ones(p_rows), own=0.0)
+    f_rows = np.array(smoothed) + weight * q_rows
+    *smoothed, weight = matrix.times(_with_ones(p_rows), own=0.0, square=True)
+    cross = product(np.array(smoothed), q_rows)
+    return product(f_rows, f_rows) - cross - cross.T - product(p_rows * weight, p_rows) - product(q_rows * weight, q_rows)
 
 
 def _with_squares(blocks, wanted):
@@ -394,7 +451,7 @@ class _SmoothedSensitivity(_KernelOperators):
 
     def _prepare_self_terms(self):
         v, eta, r = self.v, self.eta, self.r
-        weight = np.concatenate([k2.sum(axis=1) for _, _, k2 in self.blocks()])
+        weight = self._kernel_sums(square=True)
         self.squares = v * v + eta * eta
         self.shift2_rows = self._times_kernel(self.x_rows, square=True)
         self.shift2 = np.ascontiguousarray(self.shift2_rows.T)
@@ -527,7 +584,21 @@ def _ridge_cholesky(x, width, eta):
     return cho_solve(cho_factor(k, overwrite_a=True, check_finite=False), _stein_right_side(x, width), check_finite=False)
 
 
-def _ridge_conjugate_gradient(x, width, eta, tolerance=1e-8, max_steps=1000):
+def _ridge_on_device(matrix, x, width, eta):
+    """The same by conjugate gradients on a GPU."""
+    x_rows = np.ascontiguousarray(x.T)
+    *smoothed, weight = matrix.times(_with_ones(x_rows), own=1.0)
+    solution = matrix.ridge_solve((weight * x_rows - np.array(smoothed)) / width**2, eta, max_steps=_MOST_STEPS)
+    if solution is None:
+        raise _no_convergence(_MOST_STEPS)
+    return np.ascontiguousarray(solution.T)
+
+
+def _no_convergence(steps):
+    return RuntimeError(f"conjugate gradients for estimator='ge' did not converge in {steps} steps; use a larger ridge `eta`.")
+
+
+def _ridge_conjugate_gradient(x, width, eta, tolerance=1e-8, max_steps=_MOST_STEPS):
     """The same without storing K: conjugate gradients on all columns at once, each product remaking K block by block."""
     solution = np.zeros_like(x)
     residual = _stein_right_side(x, width)
@@ -546,4 +617,4 @@ def _ridge_conjugate_gradient(x, width, eta, tolerance=1e-8, max_steps=1000):
         updated = np.einsum("nd,nd->d", residual, residual)
         direction = residual + np.divide(updated, norms, out=np.zeros_like(norms), where=norms > 0) * direction
         norms = updated
-    raise RuntimeError(f"conjugate gradients for estimator='ge' did not converge in {max_steps} steps; use a larger ridge `eta`.")
+    raise _no_convergence(max_steps)

@@ -101,7 +101,18 @@ def random_slices(d, n_slices, *, rng=None):
 
 
 def active_slices(
-    x, score, *, n_slices=None, basis=None, estimator="ke", score_q=None, kernel="rbf", debias=True, noise=0.0, rng=None
+    x,
+    score,
+    *,
+    n_slices=None,
+    basis=None,
+    estimator="ke",
+    score_q=None,
+    kernel="rbf",
+    debias=True,
+    noise=0.0,
+    engine="auto",
+    rng=None,
 ):
     """Active slices from samples and a model's score (Algorithm 1).
 
@@ -127,6 +138,8 @@ def active_slices(
     noise : float
         Standard deviation of Gaussian noise added to r and g before they are normalised again; it makes slices valid
         almost surely (Theorem 1 and its corollary). Rarely needed.
+    engine : {"auto", "direct", "cuda"}
+        Sums over pairs of "ke", "ksd" and "ge" on the CPU or on a GPU; "auto" takes what is expected to be faster.
     rng : None, int or numpy.random.Generator
         Source of the noise.
 
@@ -149,7 +162,9 @@ def active_slices(
     noise = check_number("noise", noise, 0.0)
     basis = check_basis(basis, n_slices, x.shape[1])
     rng = check_rng(rng)
-    difference = score_difference(x, score, estimator=estimator, score_q=score_q, kernel=kernel, debias=debias)
+    difference = score_difference(
+        x, score, estimator=estimator, score_q=score_q, kernel=kernel, debias=debias, engine=engine
+    )
     return find_slices(difference, n_slices=n_slices, basis=basis, debias=debias, noise=noise, rng=rng)
 
 

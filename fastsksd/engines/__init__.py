@@ -3,7 +3,7 @@
 import numpy as np
 
 from .._validate import check_choice
-from . import cuda
+from . import cuda, gradients
 from .direct import DirectEngine
 from .fourier import TOLERANCE, FourierEngine, check_tolerance, features_needed
 
@@ -58,6 +58,33 @@ def choose_engine(engine, tol=TOLERANCE):
         return load(name, code, y, s, a, h, tol)
 
     return loaded
+
+
+def takes_device(engine, cost):
+    """Whether work that is expected to take `cost` nanoseconds on the CPU goes to a GPU."""
+    check_choice("engine", engine, ("auto", *ENGINES, *DEVICE_ENGINES))
+    if engine in DEVICE_ENGINES:
+        cuda.require()
+    return engine in DEVICE_ENGINES or (engine == "auto" and cost > WORTH_A_DEVICE and bool(cuda.hardware()))
+
+
+def kernel_matrix(engine, x, width):
+    """The Gaussian kernel between samples on a GPU, or None for the CPU, where score differences make it themselves."""
+    n, d = x.shape
+    if not takes_device(engine, n * n * (_PER_PAIR + d * _PER_TERM)):
+        return None
+    from .cuda.smoothing import CudaKernelMatrix
+
+    return CudaKernelMatrix(x, width)
+
+
+def slice_gradients(engine, code, y, s, a, h, statistic):
+    """`gradients.slice_gradients` by an engine of that name."""
+    if not takes_device(engine, y.shape[0] * y.shape[1] ** 2 * _PER_TERM):
+        return gradients.slice_gradients(code, y, s, a, h, statistic)
+    from .cuda.gradients import slice_gradients
+
+    return slice_gradients(code, y, s, a, h, statistic, real=np.float32 if engine == "cuda32" else np.float64)
 
 
 def cheapest_engine(code, y, h, *, on_device=False, **demand):

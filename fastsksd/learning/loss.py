@@ -42,6 +42,8 @@ class SlicedSteinLoss:
         asks for smaller steps.
     learning_rate, betas : float, pair of float
         Of the climb.
+    engine : {"auto", "direct", "cuda", "cuda32"}
+        Terms of pairs on the CPU or on a GPU, in double or single precision.
 
     Attributes
     ----------
@@ -83,7 +85,9 @@ class SlicedSteinLoss:
         statistic="u",
         learning_rate=1e-3,
         betas=(0.9, 0.99),
+        engine="auto",
     ):
+        self.engine = engine
         self.d = check_integer("d", d, 1)
         if fresh is not None and not callable(fresh):
             raise TypeError(f"`fresh` must be a function that returns (x, score), not {type(fresh).__name__}.")
@@ -123,7 +127,7 @@ class SlicedSteinLoss:
             values, gradient = self._ascent.step(x, scores)
             return float(values.sum()), gradient
         value, gradients = sksd_value_and_grad(
-            x, scores, self.slices, kernel=self.kernel, statistic=self.statistic, wrt="score"
+            x, scores, self.slices, kernel=self.kernel, statistic=self.statistic, wrt="score", engine=self.engine
         )
         return value, gradients["score"]
 
@@ -131,7 +135,7 @@ class SlicedSteinLoss:
         """New slices by Algorithm 1 from samples and the model's score; the climb begins anew."""
         x = check_samples(x, min_rows=3, d=self.d)
         difference = score_difference(
-            x, check_score(score), estimator=self.estimator, score_q=self.score_q, debias=self.debias
+            x, check_score(score), estimator=self.estimator, score_q=self.score_q, debias=self.debias, engine=self.engine
         )
         self._begin(find_slices(difference, basis=self.basis, debias=self.debias, gaps=False, max_steps=_LANCZOS_STEPS))
 
@@ -154,6 +158,7 @@ class SlicedSteinLoss:
             update=self.refine or "g",
             learning_rate=self.learning_rate,
             betas=self.betas,
+            engine=self.engine,
         )
 
     def _refresh_from_user(self):

@@ -1,0 +1,193 @@
+"""Every kernel in the CUDA simulator against the CPU's engines and the slow references. Runs with NUMBA_ENABLE_CUDASIM=1 only."""
+
+import numpy as np
+import pytest
+import reference
+
+import fastsksd as fs
+from fastsksd.engines.cuda import blocks, device, smoothing, weights
+from fastsksd.engines.cuda.fourier import CudaFourierEngine
+from fastsksd.engines.cuda.gradients import slice_gradients as device_gradients
+from fastsksd.engines.cuda.pairs import CudaDirectEngine
+from fastsksd.engines.direct import DirectEngine
+from fastsksd.engines.fourier import FourierEngine
+from fastsksd.engines.gradients import slice_gradients
+from fastsksd.nulls import Weights
+
+SINGLE = {np.float64: 1e-12, np.float32: 2e-6}
+
+
+def projections(n, m, seed=0):
+    rng = np.random.default_rng([seed, n, m])
+    return rng.standard_normal((m, n)), rng.standard_normal((m, n)), rng.uniform(-1, 1, m), rng.uniform(0.5, 2.0, m)
+
+
+def test_this_is_the_simulator():
+    assert device.simulated
+
+
+# A block of the simulator has 4 x 4 threads and makes 16 x 8 pairs: sizes below, at and beyond a block, and not a multiple of it.
+@pytest.mark.parametrize("code", [0, 1])
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+@pytest.mark.parametrize(("n", "m"), [(2, 1), (16, 8), (19, 9)])
+def test_pairs(code, real, n, m):
+    y, s, a, h = projections(n, m)
+    given = np.random.default_rng(1).standard_normal((3, n + 4))
+    expected = DirectEngine(code, y, s, a, h).sums_and_replicates_at((0.5, 1.0), given, 2)
+    got = CudaDirectEngine(code, y, s, a, h, real).sums_and_replicates_at((0.5, 1.0), given, 2)
+    for (sums, replicates), (exact_sums, exact_replicates) in zip(got, expected, strict=True):
+        np.testing.assert_allclose(sums, exact_sums, rtol=0, atol=SINGLE[real] * n * n)
+        np.testing.assert_allclose(replicates, exact_replicates, rtol=0, atol=SINGLE[real] * n * n * m)
+
+
+def test_tiles_of_the_device(monkeypatch):
+    """Several tiles, the last ones cut off, and more replicates than a block has."""
+    from fastsksd.engines.cuda import pairs
+
+    monkeypatch.setattr(pairs, "TILE", 16)
+    y, s, a, h = projections(21, 1)
+    given = np.random.default_rng(1).standard_normal((17, 21))
+    exact = DirectEngine(0, y, s, a, h)
+    loaded = CudaDirectEngine(0, y, s, a, h)
+    for got, expected in zip(loaded.sums_and_replicates(given), exact.sums_and_replicates(given), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(loaded.matrix(), exact.matrix(), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(np.sort(loaded.spectrum()), np.sort(exact.spectrum()), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("null", "options"), [("wild", {}), ("wild", {"lag": 3.0}), ("bootstrap", {}), ("bootstrap", {"edges": (11,)})]
+)
+@pytest.mark.parametrize("n", [2, 16, 67])
+def test_weights_are_those_of_the_cpu(null, options, n):
+    options = {name: value for name, value in options.items() if name != "edges" or n > 11}
+    drawn = Weights(null, n, 6, rng=np.random.default_rng(n), **options)
+    assert np.array_equal(device.download(weights.draw(drawn, 0, 6)), drawn.matrix())
+    assert np.array_equal(device.download(weights.draw(drawn, 4, 2)), drawn.matrix()[4:])
+
+
+@pytest.mark.parametrize("code", [0, 1])
+@pytest.mark.parametrize("tail", ["light", "far"])
+def test_fourier_sums(code, tail, monkeypatch):
+    from fastsksd.engines.cuda import fourier
+
+    monkeypatch.setattr(fourier, "BLOCK", 16)
+    y, s, a, h = projections(19, 2)
+    if tail == "far":
+        y[0, 3], y[0, 7] = 400.0, -350.0
+    given = np.random.default_rng(1).standard_normal((2, 21))
+    cpu = FourierEngine(code, y, s, a, h, 1e-4, DirectEngine)
+    assert (tail == "far") == any(far.size for far in cpu.outside)
+    loaded = CudaFourierEngine(code, y, s, a, h, 1e-4, CudaDirectEngine)
+    for got, expected in zip(loaded.sums_and_replicates(given, 2), cpu.sums_and_replicates(given, 2), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(loaded.sums(), cpu.sums(), rtol=0, atol=1e-9)
+    if tail == "light":
+        np.testing.assert_allclose(np.sort(loaded.spectrum())[-8:], np.sort(cpu.spectrum())[-8:], atol=1e-12)
+
+
+def test_slices_with_a_long_series_go_to_the_pairs():
+    y, s, a, h = projections(9, 2)
+    y[0], h[0] = np.linspace(0, 1e4, 9), 0.05
+    loaded = CudaFourierEngine(1, y, s, a, h, 1e-4, CudaDirectEngine)
+    assert loaded.name == "cuda direct and cuda fourier"
+    cpu = FourierEngine(1, y, s, a, h, 1e-4, DirectEngine)
+    np.testing.assert_allclose(loaded.sums(), cpu.sums(), atol=1e-9)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+@pytest.mark.parametrize(("n", "m", "statistic"), [(2, 1, "u"), (16, 1, "v"), (19, 2, "u")])
+def test_gradients(code, real, n, m, statistic):
+    arguments = (code, *projections(n, m), statistic)
+    for got, expected in zip(device_gradients(*arguments, real=real), slice_gradients(*arguments), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=SINGLE[real])
+
+
+def gaussian(x, y, width):
+    return np.array([[reference.multivariate_kernel(a, b, "rbf", width) for b in y] for a in x])
+
+
+@pytest.mark.parametrize(("n", "d", "rows"), [(2, 1, 1), (16, 3, 17), (19, 18, 2)])
+def test_products_with_the_kernel(n, d, rows, monkeypatch):
+    monkeypatch.setattr(smoothing, "_FULL", 3)  # more than one share of the samples, or one
+    rng = np.random.default_rng([n, d])
+    x, y, left = rng.standard_normal((n, d)), rng.standard_normal((5, d)), rng.standard_normal((rows, n))
+    matrix, k = smoothing.CudaKernelMatrix(x, 2.0), gaussian(x, x, 2.0)
+    np.testing.assert_allclose(matrix.times(left, own=1.0), left @ k, atol=1e-13)
+    np.testing.assert_allclose(matrix.times(left, own=0.0, square=True), left @ (k - np.eye(n)) ** 2, atol=1e-13)
+    np.testing.assert_allclose(matrix.times_at(y, left), left @ gaussian(x, y, 2.0), atol=1e-13)
+
+
+def test_conjugate_gradients():
+    rng = np.random.default_rng(0)
+    x, right = rng.standard_normal((9, 2)), rng.standard_normal((2, 9))
+    matrix = smoothing.CudaKernelMatrix(x, 1.0)
+    exact = np.linalg.solve(gaussian(x, x, 1.0) + 0.5 * np.eye(9), right.T).T
+    np.testing.assert_allclose(matrix.ridge_solve(right, 0.5), exact, atol=1e-7)
+    assert matrix.ridge_solve(right, 0.5, max_steps=1) is None
+
+
+def test_blocks():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((3, 70)), rng.standard_normal((5, 68))
+    parts = blocks.product_parts(a, b, 68)
+    assert parts.shape[0] > 1  # several chunks
+    blocks.add_product(device.upload(a), 2, device.upload(b), 68, parts)
+    blocks.add_product(device.upload(a), 2, device.upload(b), 3, parts)
+    expected = a[:, 2:] @ b.T + a[:, 2:5] @ b[:, :3].T
+    np.testing.assert_allclose(device.download(blocks.folded(parts)), expected, atol=1e-12)
+    totals = blocks.zeros(3)
+    blocks.add_row_sums(device.upload(a), 69, totals)
+    np.testing.assert_allclose(device.download(totals), a[:, :69].sum(axis=1), atol=1e-12)
+    values = rng.standard_normal(33)
+    got = blocks.row_dots(device.upload(a), device.upload(a), device.upload(values), 5)
+    np.testing.assert_allclose(got, (a[:, 5:38] ** 2) @ values, atol=1e-12)
+    assert np.array_equal(device.download(blocks.on_device(device.upload(a), np.float32)), a.astype(np.float32))
+
+
+def test_kernels_do_not_write_beyond_their_arrays():
+    """Results lie in the middle of a larger buffer whose borders must stay as they are."""
+    y, s, a, h = projections(19, 1)
+    buffer = np.full((2 + 19 * 19 + 2 + 4096,), 7.0)
+    loaded = CudaDirectEngine(0, y, s, a, h)
+    entries = buffer[2 : 2 + 19 * 19].reshape(19, 19)
+    resident = device.cuda.to_device(entries)
+    sums = blocks.zeros(loaded._blocks(19, 19), 1)
+    loaded._tile(True, 0, 0, resident, sums)
+    matrix = device.download(resident)
+    assert np.array_equal(matrix, np.triu(matrix, 1))  # all 19 x 19 written, zero on and below the diagonal
+    np.testing.assert_allclose(matrix + matrix.T, DirectEngine(0, y, s, a, h).matrix(), atol=1e-12)
+
+
+def test_index_errors_are_seen_here():
+    """The simulator raises on an index beyond an array, so the tests above would fail on one."""
+    with pytest.raises(IndexError):
+        blocks.row_sum()((1, 1), device.upload(np.ones((1, 3))), 4, device.upload(np.zeros(1)))
+
+
+def test_launches_have_the_types_that_are_compiled():
+    kernel = blocks.row_sum()
+    with pytest.raises(TypeError, match="argument 0"):
+        kernel((1, 1), device.upload(np.ones((1, 3)), np.float32), 3, device.upload(np.zeros(1)))
+    with pytest.raises(TypeError, match="takes 3"):
+        kernel((1, 1), device.upload(np.ones((1, 3))))
+
+
+def test_an_empty_grid_launches_nothing():
+    blocks.fill()((0, 1), 1.0, device.empty(0))
+    assert device.download(weights.draw(Weights("wild", 5, 3, rng=np.random.default_rng(0)), 0, 0)).shape == (0, 5)
+
+
+@pytest.mark.parametrize("estimator", ["ke", "ksd", "ge"])
+def test_score_differences(estimator):
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((12, 3)), rng.standard_normal((4, 3))
+    cpu, gpu = (fs.score_difference.score_difference(x, np.negative, estimator=estimator, engine=e) for e in ("direct", "cuda"))
+    r = fs.random_slices(3, 2, rng=0).r
+    tolerance = dict(rtol=0, atol=1e-6 if estimator == "ge" else 1e-12)
+    np.testing.assert_allclose(gpu.value(y), cpu.value(y), **tolerance)
+    np.testing.assert_allclose(gpu.jacobian(y, r[0]), cpu.jacobian(y, r[0]), **tolerance)
+    for debias in (True, False):
+        np.testing.assert_allclose(gpu.second_moment(debias), cpu.second_moment(debias), **tolerance)
+        np.testing.assert_allclose(gpu.sensitivity(r, debias)(r), cpu.sensitivity(r, debias)(r), **tolerance)
