@@ -11,6 +11,7 @@ import hashlib
 import inspect
 import pickle
 import sys
+import warnings
 from collections.abc import Mapping, Sized
 from html import escape
 from pathlib import Path
@@ -21,8 +22,9 @@ import numpy as np
 from . import cluster, journal
 from ._validate import check_choice, check_integer, check_number, check_rng, check_samples, evaluate_score, score_is_array
 from .aggregate import Member
+from .engines import DEVICE_ENGINES, cuda
 from .gof import GofResult, gof_test
-from .pool import ProcessesDied, finished
+from .pool import ProcessesDied, finished, finished_in_threads
 from .progress import ProgressBar
 from .slices import Slices
 
@@ -175,7 +177,9 @@ def gof_batch(
         File in which every result is kept as soon as there is one. A batch that was killed goes on with it; a file of other
         problems, options or seeds is refused. Tests that failed are tried again. With rng=None the seeds are the file's.
     **options
-        Options of `gof_test` for all problems.
+        Options of `gof_test` for all problems. With ``engine="cuda"`` all GPUs share the tests, two at a time on each, and score functions are
+        called from several threads. A test for which a GPU has not enough memory is done on the CPU instead, with a warning; its
+        result's `engine` says so.
 
     Returns
     -------
@@ -202,6 +206,9 @@ def gof_batch(
         raise TypeError(f"`problems` must be an iterable of pairs (x, score) or of mappings, not {type(problems).__name__}.")
     if isinstance(problems, tuple) and len(problems) == 2 and isinstance(problems[0], np.ndarray):
         raise TypeError("`problems` is one pair (x, score); give a list of them: [(x, score)].")
+    on_device = options.get("engine") in DEVICE_ENGINES
+    if on_device and jobs > 1:
+        raise ValueError("`n_jobs` processes are for the CPU; with engine='cuda' all GPUs share the tests without them.")
     seeds = check_rng(rng).bit_generator.seed_seq
     total = len(problems) if isinstance(problems, Sized) else None
     saved = None
@@ -231,6 +238,8 @@ def gof_batch(
 
     if client is not None:
         outcomes = cluster.finished(client, _run, waiting(), failed=lambda error: (None, _message(error)))
+    elif on_device:
+        outcomes = finished_in_threads(_run, waiting(), cuda.lanes())
     else:
         outcomes = finished(_run_parcel if jobs > 1 else _run, waiting(), jobs, died=lambda: (None, _DEATH))
     try:
@@ -349,7 +358,11 @@ def _travels(function):
 def _run(problem):
     """Result and None, or None and what was wrong."""
     try:
-        result = gof_test(problem.x, problem.score, rng=problem.seed, **problem.options)
+        try:
+            result = gof_test(problem.x, problem.score, rng=problem.seed, **problem.options)
+        except cuda.DeviceOutOfMemory as error:
+            warnings.warn(f"problem {problem.name!r} is tested on the CPU: {error}", RuntimeWarning, stacklevel=2)
+            result = gof_test(problem.x, problem.score, rng=problem.seed, **{**problem.options, "engine": "cpu"})
         return dataclasses.replace(result, _evidence=None), None  # the samples of all problems may be more than memory holds
     except Exception as error:
         return None, _message(error)

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
@@ -76,6 +76,23 @@ def finished(function, tasks, jobs, died=None):
                             ) from error
                         yield broken.pop().task, died()
                 suspects = broken + suspects
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def finished_in_threads(function, tasks, starts):
+    """The same in threads of this process, one for each of the functions `starts`, which it calls first."""
+    starts, tasks, running = list(starts), iter(tasks), {}
+    pool = ThreadPoolExecutor(len(starts), initializer=lambda: starts.pop()())
+    try:
+        most = 2 * len(starts)
+        while True:
+            while len(running) < most and (task := next(tasks, None)) is not None:
+                running[pool.submit(function, task)] = task
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 

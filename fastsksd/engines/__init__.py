@@ -9,6 +9,7 @@ from .fourier import TOLERANCE, FourierEngine, check_tolerance, features_needed
 
 ENGINES = ("direct", "fourier")
 DEVICE_ENGINES = ("cuda", "cuda direct", "cuda fourier", "cuda32")
+NAMES = ("auto", "cpu", *ENGINES, *DEVICE_ENGINES)  # "auto" and "cpu" take what is expected to be faster, anywhere or on the CPU
 
 # Nanoseconds on two cores, measured; `fastsksd bench` shows how well they predict.
 _PER_TERM = 0.45  # a Stein term of a pair
@@ -45,16 +46,16 @@ def load(engine, code, y, s, a, h, tol=TOLERANCE):
 
 def choose_engine(engine, tol=TOLERANCE):
     """How to load an engine: a function of the kernel's code, y, s, a, h (see `DirectEngine`), and by keyword of what will be asked
-    for, see `expected_cost`. "auto" takes the one that is expected to be faster, "cuda" does among those of the device."""
-    check_choice("engine", engine, ("auto", *ENGINES, *DEVICE_ENGINES))
+    for, see `expected_cost`. "auto" takes the one that is expected to be faster, "cpu" and "cuda" do among those of the CPU and of the device."""
+    check_choice("engine", engine, NAMES)
     tol = check_tolerance(tol)
     if engine in DEVICE_ENGINES:
         cuda.require()
 
     def loaded(code, y, s, a, h, **demand):
         name = engine
-        if engine in ("auto", "cuda"):
-            name = cheapest_engine(code, y, h, on_device=engine == "cuda", tol=tol, **demand)
+        if engine in ("auto", "cpu", "cuda"):
+            name = cheapest_engine(code, y, h, among=engine, tol=tol, **demand)
         return load(name, code, y, s, a, h, tol)
 
     return loaded
@@ -62,7 +63,7 @@ def choose_engine(engine, tol=TOLERANCE):
 
 def takes_device(engine, cost):
     """Whether work that is expected to take `cost` nanoseconds on the CPU goes to a GPU."""
-    check_choice("engine", engine, ("auto", *ENGINES, *DEVICE_ENGINES))
+    check_choice("engine", engine, NAMES)
     if engine in DEVICE_ENGINES:
         cuda.require()
     return engine in DEVICE_ENGINES or (engine == "auto" and cost > WORTH_A_DEVICE and bool(cuda.hardware()))
@@ -87,12 +88,15 @@ def slice_gradients(engine, code, y, s, a, h, statistic):
     return slice_gradients(code, y, s, a, h, statistic, real=np.float32 if engine == "cuda32" else np.float64)
 
 
-def cheapest_engine(code, y, h, *, on_device=False, **demand):
-    """Name of the engine that is expected to be faster: on the CPU, but on a GPU where the work is worth it; or on the device alone."""
-    direct, fourier = expected_cost(code, y, h, **demand)
-    if on_device or (min(direct, fourier) > WORTH_A_DEVICE and cuda.hardware()):
-        return min(zip(expected_device_cost(code, y, h, **demand), ("cuda direct", "cuda fourier"), strict=True))[1]
-    return "direct" if direct <= fourier else "fourier"
+def cheapest_engine(code, y, h, *, among="auto", **demand):
+    """Name of the engine that is expected to be faster: on the "cpu", on the device ("cuda"), or with "auto" on a GPU where there is one
+    and the work is worth it."""
+    if among != "cuda":
+        costs = expected_cost(code, y, h, **demand)
+        if among == "cpu" or min(costs) <= WORTH_A_DEVICE or not cuda.hardware():
+            return "direct" if costs[0] <= costs[1] else "fourier"
+    direct, fourier = expected_device_cost(code, y, h, **demand)
+    return "cuda direct" if direct <= fourier else "cuda fourier"
 
 
 def expected_device_cost(code, y, h, *, n_resamples=0, multiples=(1.0,), signs=False, spectral=False, tol=TOLERANCE):

@@ -27,6 +27,8 @@ INSTALL = (
     "newer) or 'fastsksd[cu12]'."
 )
 
+_AT_ONCE = 2  # tests on one device: while one is on the host, the other keeps the device busy
+
 
 class CudaUnavailable(RuntimeError):
     """No CUDA target or no device; the message says what is missing and how to get it."""
@@ -71,6 +73,14 @@ def hardware():
     from . import device
 
     return () if device.simulated else device.names()
+
+
+def lanes():
+    """For each test that may run at the same time, a function that brings its thread to a device with a stream of its own."""
+    require()
+    from . import device
+
+    return [functools.partial(device.use, index) for _ in range(_AT_ONCE) for index in range(device.count())]
 
 
 def _reason(cuda):
