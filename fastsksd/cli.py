@@ -1,4 +1,4 @@
-"""The command line: ``fastsksd test``, ``demo``, ``bench`` and ``reproduce``. Only parsers here; the work is imported when it is asked for."""
+"""The command line: ``fastsksd test``, ``demo``, ``info``, ``bench`` and ``reproduce``. Only parsers here; the work is imported when asked for."""
 
 import argparse
 import re
@@ -46,8 +46,10 @@ def main(argv=None):
     _add_test(commands)
     demo = commands.add_parser("demo", help="test a built-in model that fails along one hidden direction in 50 dimensions")
     demo.add_argument("--seed", type=seed, default=0, help="random seed (default 0)")
+    commands.add_parser("info", help="versions, threads, GPUs, and what engine=\"auto\" would choose")
     bench = commands.add_parser("bench", help="speed against vectorised NumPy, measured side by side")
     bench.add_argument("--repeat", type=count, default=7, help="runs per measurement, the median counts (default 7)")
+    bench.add_argument("--engine", choices=("cpu", "cuda"), default="cpu", help="cuda: GPU kernels, measured against predicted (default cpu)")
     reproduce = commands.add_parser("reproduce", help="run a study, or all of them, and write reports")
     reproduce.add_argument("name", help="a study (an unknown name lists them), or all")
     reproduce.add_argument("--scale", default="quick", help="smoke, quick (default) or paper")
@@ -59,7 +61,8 @@ def main(argv=None):
     arguments = parser.parse_args(_with_negatives(argv))
     arguments.line = shlex.join(["fastsksd", *argv])
     try:
-        return {"test": _test, "demo": _demo, "bench": _bench, "reproduce": _reproduce}[arguments.command](arguments)
+        commands = {"test": _test, "demo": _demo, "info": _info, "bench": _bench, "reproduce": _reproduce}
+        return commands[arguments.command](arguments)
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return 130
@@ -145,11 +148,27 @@ def _demo(arguments):
     return 0
 
 
-def _bench(arguments):
-    from .bench import run_bench
+def _info(arguments):
+    from .info import info_lines
 
-    for line in run_bench(arguments.repeat):
+    for line in info_lines():
         print(line, flush=True)
+    return 0
+
+
+def _bench(arguments):
+    from .engines.cuda import CudaUnavailable
+
+    if arguments.engine == "cuda":
+        from .device_bench import run_device_bench as run_bench
+    else:
+        from .bench import run_bench
+    try:
+        for line in run_bench(arguments.repeat):
+            print(line, flush=True)
+    except CudaUnavailable as error:
+        print(f"fastsksd: {error}", file=sys.stderr)
+        return 2
     return 0
 
 

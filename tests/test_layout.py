@@ -25,6 +25,17 @@ ORDER = [
     "engines.fourier",
     "engines.multivariate",
     "engines.gradients",
+    "engines.cuda.errors",
+    "engines.cuda.device",
+    "engines.cuda.pointwise",
+    "engines.cuda.blocks",
+    "engines.cuda.weights",
+    "engines.cuda.pairs",
+    "engines.cuda.fourier",
+    "engines.cuda.smoothing",
+    "engines.cuda.gradients",
+    "engines.cuda.report",
+    "engines.cuda",
     "engines",
     "_gibbs",
     "models",
@@ -71,6 +82,8 @@ ORDER = [
     "learning",
     "demo",
     "bench",
+    "device_bench",
+    "info",
     "experiments.problems",
     "experiments.report",
     "experiments.benchmark_gof",
@@ -101,10 +114,9 @@ def imported_rooms(name, path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = package[: len(package) - node.level + 1] + (node.module.split(".") if node.module else [])
-            if base:
-                yield ".".join(base)
-            else:
-                yield from (alias.name for alias in node.names)
+            for alias in node.names:
+                room = ".".join([*base, alias.name])
+                yield room if room in ORDER else ".".join(base)
 
 
 def test_every_room_is_listed():
@@ -122,16 +134,27 @@ def test_compiled_functions_use_the_house_decorators():
     for name, path in rooms():
         if name != "_jit":
             assert "njit" not in path.read_text(), f"{name} decorates with numba itself"
-        assert "numba.cuda" not in path.read_text() or name == "engines.cuda"
+
+
+def imported_modules(path):
+    """Modules from outside the package."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def test_only_one_room_touches_cuda():
+    for name, path in rooms():
+        touched = [module for module in imported_modules(path) if module.startswith("numba.cuda")]
+        assert name == "engines.cuda.device" or not touched, f"{name} imports {touched}"
 
 
 def test_only_one_room_touches_dask():
     for name, path in rooms():
-        for node in ast.walk(ast.parse(path.read_text())):
-            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-            modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            touched = {module.partition(".")[0] for module in modules} & {"dask", "distributed"}
-            assert name == "cluster" or not touched, f"{name} imports {touched}"
+        touched = {module.partition(".")[0] for module in imported_modules(path)} & {"dask", "distributed"}
+        assert name == "cluster" or not touched, f"{name} imports {touched}"
 
 
 def test_import_is_light():
@@ -150,6 +173,7 @@ def test_import_is_light():
         "xarray",
         "pymc",
         "numpyro",
+        "numba.cuda",
         "fastsksd.bench",
         "fastsksd.demo",
     }

@@ -23,9 +23,9 @@ _PER_RUN = 1e5
 _PER_CUBE = 0.1  # eigenvalues of a matrix, per cube of its size
 
 # The same on a GPU: predictions for an A100 from the compiled kernels, see `cuda.report`; none was measured.
-_DEVICE_PER_TERM = 0.007
-_DEVICE_PER_FEATURE = 0.03
-_DEVICE_PER_WEIGHT = 0.0003
+_DEVICE_PER_TERM = 0.006
+_DEVICE_PER_FEATURE = 0.01
+_DEVICE_PER_WEIGHT = 0.0002
 _DEVICE_PER_RUN = 5e5
 WORTH_A_DEVICE = 5e9  # nanoseconds on the CPU from which "auto" looks for one: kernels are compiled anew in every process
 

@@ -5,6 +5,7 @@ capabilities, and assembled, see `report`.
 
 Rooms:
 
+``errors``     no device, no memory
 ``device``     the only one that touches Numba's CUDA target: the import, what is missing, memory, streams, launches
 ``pointwise``  the package's pointwise mathematics in double precision (as it is) and in single precision (with its constants rounded)
 ``blocks``     sums and products that the others are made of
@@ -22,20 +23,14 @@ import functools
 import os
 import sys
 
+from .errors import CudaUnavailable, DeviceOutOfMemory  # noqa: F401
+
 INSTALL = (
     "Install the package numba-cuda with the libraries of your driver's CUDA version: pip install 'fastsksd[cu13]' (driver 580 or "
     "newer) or 'fastsksd[cu12]'."
 )
 
 _AT_ONCE = 2  # tests on one device: while one is on the host, the other keeps the device busy
-
-
-class CudaUnavailable(RuntimeError):
-    """No CUDA target or no device; the message says what is missing and how to get it."""
-
-
-class DeviceOutOfMemory(MemoryError):
-    """The device has no memory left."""
 
 
 @functools.cache

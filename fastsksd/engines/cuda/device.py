@@ -12,7 +12,7 @@ import numba
 import numpy as np
 from numba import cuda, types
 
-from . import DeviceOutOfMemory
+from .errors import DeviceOutOfMemory
 
 simulated = bool(numba.config.ENABLE_CUDASIM)
 implementation = getattr(cuda, "implementation", "simulator").lower()
@@ -108,6 +108,19 @@ def count():
 def _name(index):
     name = cuda.gpus[index].name
     return name.decode() if isinstance(name, bytes) else str(name)
+
+
+def attributes(index):
+    """Name, compute capability and, where the driver tells, multiprocessors, clock in Hz, and bytes per second of a device."""
+    gpu = cuda.gpus[index] if not simulated else cuda.get_current_device()
+    known = {"name": "simulator" if simulated else _name(index), "capability": tuple(gpu.compute_capability)}
+    try:
+        known["processors"] = int(gpu.MULTIPROCESSOR_COUNT)
+        known["clock"] = 1e3 * gpu.CLOCK_RATE
+        known["memory"] = 2e3 * gpu.MEMORY_CLOCK_RATE * gpu.GLOBAL_MEMORY_BUS_WIDTH / 8
+    except Exception:  # drivers differ in what they tell, and the simulator tells nothing
+        pass
+    return known
 
 
 def use(index):

@@ -12,10 +12,10 @@ from .device import THREADS, Kernel, cuda, download, empty, groups, kernel, uplo
 from .pointwise import in_precision
 
 _LAST = THREADS - 1
-_VARIANTS = [(code, real) for code in (0, 1) for real in (float64, float32)]
+VARIANTS = [(code, real) for code in (0, 1) for real in (float64, float32)]
 
 
-@kernel(*_VARIANTS)
+@kernel(*VARIANTS)
 def slice_slopes(code, real):
     derivatives = in_precision(kernel_derivatives, real)
     zero = np.float64(0.0) if real == float64 else np.float32(0.0)

@@ -20,14 +20,15 @@ from .pointwise import in_precision
 from .weights import draw
 
 TILE = 2048  # rows and columns; 32 MB
-_MICRO_WIDTH = 2  # columns of a thread of `stein_tile`, which has no registers for more
-_WIDTH = SIDE * _MICRO_WIDTH
+MICRO_WIDTH = 2  # columns of a thread of `stein_tile`, which has no registers for more
+WIDTH = SIDE * MICRO_WIDTH
+TERMS = MICRO * MICRO_WIDTH  # of each slice that a thread computes
 _STACK = 8  # slices that a block holds in shared memory at a time
 _SHARE = THREADS // _STACK  # threads that add up the terms of one of them
-_VARIANTS = [(code, real) for code in (0, 1) for real in (float64, float32)]
+VARIANTS = [(code, real) for code in (0, 1) for real in (float64, float32)]
 
 
-@kernel(*_VARIANTS)
+@kernel(*VARIANTS)
 def stein_tile(code, real):
     term = in_precision(stein_term, real)
     zero = np.float64(0.0) if real == float64 else np.float32(0.0)
@@ -39,32 +40,32 @@ def stein_tile(code, real):
         """
         y_rows = cuda.shared.array((_STACK, SPAN), real)
         s_rows = cuda.shared.array((_STACK, SPAN), real)
-        y_columns = cuda.shared.array((_STACK, _WIDTH), real)
-        s_columns = cuda.shared.array((_STACK, _WIDTH), real)
+        y_columns = cuda.shared.array((_STACK, WIDTH), real)
+        s_columns = cuda.shared.array((_STACK, WIDTH), real)
         parts = cuda.shared.array((_STACK, THREADS), float64)
-        totals = cuda.local.array((MICRO, _MICRO_WIDTH), real)
+        totals = cuda.local.array((MICRO, MICRO_WIDTH), real)
         tx, ty = cuda.threadIdx.x & LAST, cuda.threadIdx.y & LAST
         t = ty * SIDE + tx
         m, n = y.shape
         block = cuda.blockIdx.y * cuda.gridDim.x + cuda.blockIdx.x
         i0 = row + cuda.blockIdx.y * SPAN
-        j0 = column + cuda.blockIdx.x * _WIDTH
+        j0 = column + cuda.blockIdx.x * WIDTH
         counted = 0  # a bit for each of the thread's pairs with i < j < n
         for u in range(MICRO):
-            for v in range(_MICRO_WIDTH):
+            for v in range(MICRO_WIDTH):
                 totals[u, v] = zero
                 i, j = i0 + ty + SIDE * u, j0 + tx + SIDE * v
                 if i < j and j < n:
-                    counted |= 1 << (u * _MICRO_WIDTH + v)
-        if i0 < j0 + _WIDTH:
+                    counted |= 1 << (u * MICRO_WIDTH + v)
+        if i0 < j0 + WIDTH:
             for q0 in range(0, m, _STACK):
                 for place in range(t, _STACK * SPAN, THREADS):
                     q, k = place // SPAN, place % SPAN
                     there = q0 + q < m and i0 + k < n
                     y_rows[q, k] = y[q0 + q, i0 + k] * shrink if there else zero
                     s_rows[q, k] = s[q0 + q, i0 + k] if there else zero
-                for place in range(t, _STACK * _WIDTH, THREADS):
-                    q, k = place // _WIDTH, place % _WIDTH
+                for place in range(t, _STACK * WIDTH, THREADS):
+                    q, k = place // WIDTH, place % WIDTH
                     there = q0 + q < m and j0 + k < n
                     y_columns[q, k] = y[q0 + q, j0 + k] * shrink if there else zero
                     s_columns[q, k] = s[q0 + q, j0 + k] if there else zero
@@ -74,10 +75,10 @@ def stein_tile(code, real):
                     total = zero
                     for u in range(MICRO):
                         i = ty + SIDE * u
-                        for v in range(_MICRO_WIDTH):
+                        for v in range(MICRO_WIDTH):
                             j = tx + SIDE * v
                             mu = term(code, y_rows[q, i] - y_columns[q, j], along, s_rows[q, i], s_columns[q, j])
-                            mu = mu if counted & (1 << (u * _MICRO_WIDTH + v)) else zero
+                            mu = mu if counted & (1 << (u * MICRO_WIDTH + v)) else zero
                             totals[u, v] += mu
                             total += mu
                     parts[q, t] = total
@@ -98,7 +99,7 @@ def stein_tile(code, real):
                 cuda.syncthreads()
         if keep:
             for u in range(MICRO):
-                for v in range(_MICRO_WIDTH):
+                for v in range(MICRO_WIDTH):
                     i, j = i0 + ty + SIDE * u - row, j0 + tx + SIDE * v - column
                     if i < entries.shape[0] and j < entries.shape[1]:
                         entries[i, j] = totals[u, v]
@@ -241,8 +242,8 @@ class CudaDirectEngine(PairTerms):
     def _tile(self, keep, row, column, entries, sums, height=None, width=None):
         height, width = height or entries.shape[0], width or entries.shape[1]
         shrink = self.real.type(self.shrink)
-        grid = groups(width, _WIDTH), groups(height, SPAN)
+        grid = groups(width, WIDTH), groups(height, SPAN)
         stein_tile(self.code, self._type)(grid, keep, *self.resident, shrink, row, column, entries, sums)
 
     def _blocks(self, height, width):
-        return groups(height, SPAN) * groups(width, _WIDTH)
+        return groups(height, SPAN) * groups(width, WIDTH)
