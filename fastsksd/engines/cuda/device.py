@@ -17,7 +17,7 @@ from .errors import DeviceOutOfMemory
 simulated = bool(numba.config.ENABLE_CUDASIM)
 implementation = getattr(cuda, "implementation", "simulator").lower()
 
-SIDE = 4 if simulated else 16  # threads along each side of a square block
+SIDE = 2 if simulated else 16  # threads along each side of a square block
 LAST = SIDE - 1  # a mask that changes no index, but tells the compiler that it is not negative
 MICRO = 4  # results along each side that one thread of it computes
 SPAN = SIDE * MICRO

@@ -23,7 +23,7 @@ TILE = 2048  # rows and columns; 32 MB
 MICRO_WIDTH = 2  # columns of a thread of `stein_tile`, which has no registers for more
 WIDTH = SIDE * MICRO_WIDTH
 TERMS = MICRO * MICRO_WIDTH  # of each slice that a thread computes
-_STACK = 8  # slices that a block holds in shared memory at a time
+_STACK = min(8, THREADS // 2)  # slices that a block holds in shared memory at a time
 _SHARE = THREADS // _STACK  # threads that add up the terms of one of them
 VARIANTS = [(code, real) for code in (0, 1) for real in (float64, float32)]
 
