@@ -374,7 +374,7 @@ class _Loaded(NamedTuple):
 def _load(result, evidence):
     kernel = KERNELS[result.kernel]
     y, s, a, h = project(evidence.x, evidence.scores, result.slices, kernel(result.bandwidths))
-    return _Loaded(kernel, result.slices, y, s, a, h, choose_engine("auto"))
+    return _Loaded(kernel, result.slices, y, s, a, h, choose_engine("cpu"))
 
 
 def _slice_pvalues(result, loaded, n_resamples, rng):

@@ -26,7 +26,7 @@ def autocorrelation_time(x, scores, slices, kernel):
     """Integrated autocorrelation time of the Stein features of samples in their order; 1 for independent ones."""
     n = x.shape[0]
     y, s, a, h = project(x, scores, slices, kernel)
-    pairs = choose_engine("auto")(kernel.code, y, s, a, h)
+    pairs = choose_engine("cpu")(kernel.code, y, s, a, h)
     level = float(pair_statistic(pairs, pairs.sums(), "u").sum())
     variance = float(pairs.diagonal().sum()) / n - level
     if variance <= 0:
