@@ -7,12 +7,16 @@ NUMBA_ENABLE_CUDASIM=1 it is Numba's simulator, in which kernels run as Python; 
 import contextlib
 import functools
 import threading
+import warnings
 
 import numba
 import numpy as np
 from numba import cuda, types
 
 from .errors import DeviceOutOfMemory
+
+# Small tests have small grids; there is nothing a user could do about it.
+warnings.filterwarnings("ignore", message="Grid size .* will likely result in GPU under-utilization")
 
 simulated = bool(numba.config.ENABLE_CUDASIM)
 implementation = getattr(cuda, "implementation", "simulator").lower()
