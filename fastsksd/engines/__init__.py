@@ -9,7 +9,7 @@ from .fourier import TOLERANCE, FourierEngine, check_tolerance, features_needed
 
 ENGINES = ("direct", "fourier")
 DEVICE_ENGINES = ("cuda", "cuda direct", "cuda fourier", "cuda32")
-NAMES = ("auto", "cpu", *ENGINES, *DEVICE_ENGINES)  # "auto" and "cpu" take what is expected to be faster, anywhere or on the CPU
+NAMES = ("auto", *ENGINES, "cpu", *DEVICE_ENGINES)  # "auto" and "cpu" take what is expected to be faster, anywhere or on the CPU
 
 # Nanoseconds on two cores, measured; `fastsksd bench` shows how well they predict.
 _PER_TERM = 0.45  # a Stein term of a pair

@@ -116,7 +116,7 @@ def _name(index):
 
 def attributes(index):
     """Name, compute capability and, where the driver tells, multiprocessors, clock in Hz, and bytes per second of a device."""
-    gpu = cuda.gpus[index] if not simulated else cuda.get_current_device()
+    gpu = cuda.current_context().device if simulated else cuda.gpus[index]
     known = {"name": "simulator" if simulated else _name(index), "capability": tuple(gpu.compute_capability)}
     try:
         known["processors"] = int(gpu.MULTIPROCESSOR_COUNT)
