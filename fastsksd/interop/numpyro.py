@@ -84,7 +84,7 @@ def draws(
     >>> fs.interop.numpyro.draws(mcmc)                                              # doctest: +SKIP
     Draws(500 of 1 chain, d=1: scale)
     """
-    jax, numpyro = library("jax"), library("numpyro")
+    numpyro, jax = library("numpyro"), library("jax")
     options = dict(var_names=var_names, on_divergence=on_divergence, on_nan=on_nan)
     if not isinstance(source, numpyro.infer.MCMC):
         if samples is None:
