@@ -14,16 +14,16 @@ from fastsksd import cli, engines
 from fastsksd.engines import cuda as door
 from fastsksd.kernels import kernel_derivatives, stein_term
 
-TESTS = Path(__file__).parent
+ROOT = Path(__file__).parent.parent
 X = np.random.default_rng(0).standard_normal((20, 2))
 
 
 def test_kernels_in_the_simulator():
     """tests/cuda, and the smallest cases of the engines' contract; continuous integration runs more of it."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "cuda", "test_engines.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/cuda", "tests/test_engines.py"]
     command += ["-k", "not test_engines or (test_statistics_match_the_reference and direct and not 23)"]
     done = subprocess.run(
-        command, cwd=TESTS, env=os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}, capture_output=True, text=True, timeout=1200
+        command, cwd=ROOT, env=os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}, capture_output=True, text=True, timeout=1200
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
 

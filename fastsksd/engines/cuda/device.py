@@ -116,13 +116,15 @@ def _name(index):
 
 def attributes(index):
     """Name, compute capability and, where the driver tells, multiprocessors, clock in Hz, and bytes per second of a device."""
-    gpu = cuda.current_context().device if simulated else cuda.gpus[index]
-    known = {"name": "simulator" if simulated else _name(index), "capability": tuple(gpu.compute_capability)}
+    if simulated:
+        return {"name": "simulator", "capability": (0, 0)}
+    gpu = cuda.gpus[index]
+    known = {"name": _name(index), "capability": tuple(gpu.compute_capability)}
     try:
         known["processors"] = int(gpu.MULTIPROCESSOR_COUNT)
         known["clock"] = 1e3 * gpu.CLOCK_RATE
         known["memory"] = 2e3 * gpu.MEMORY_CLOCK_RATE * gpu.GLOBAL_MEMORY_BUS_WIDTH / 8
-    except Exception:  # drivers differ in what they tell, and the simulator tells nothing
+    except Exception:  # drivers differ in what they tell
         pass
     return known
 
