@@ -130,7 +130,11 @@ class Job:
         options = dict(divergences=arguments.divergences or "error", drop=arguments.drop_nan)
         values = None
         if arguments.scores is not None:
-            (values,) = read_all([open_file(arguments.scores)])
+            scores = open_file(arguments.scores)
+            names = open_draws(arguments.samples, arguments.columns, np.zeros_like, divergences="keep", drop=True)[0].names
+            if scores.names and set(names) <= set(scores.names):
+                scores = open_file(arguments.scores, [scores.columns[scores.names.index(name)] for name in names])
+            (values,) = read_all([scores])
         function = arguments.score is not None or arguments.model is not None
         *self.sources, self.dropped = open_draws(arguments.samples, arguments.columns, np.zeros_like if function else values, **options)
         if function:
@@ -141,6 +145,9 @@ class Job:
         if not {"lag", "method"} & set(self.options) and self.options.get("null", "wild") == "wild" and not arguments.stream:
             self.options["lag"] = "auto"
             self.note("the draws are taken for those of a Markov chain, --lag auto (--lag 1 for independent ones)")
+        elif "lag" not in self.options:
+            self.note("the draws are taken for independent ones, which makes p-values too small for those of a Markov chain; --lag auto goes with --null wild "
+                      "and --method sksd")
 
     def _check_target(self, needed):
         """One thing to test against, and no flag of another."""
@@ -167,8 +174,8 @@ class Job:
             raise CommandError(f"--scores {path}: must be a file; for a function, --score {path}")
         scores = open_file(path)
         if samples.names and scores.names and set(samples.names) <= set(scores.names):
-            return open_file(path, [scores.names.index(name) for name in samples.names])
-        if scores.width == self.d:
+            return open_file(path, [scores.columns[scores.names.index(name)] for name in samples.names])
+        if len(scores.columns) == self.d:
             return scores
         if scores.width == samples.width:
             return open_file(path, samples.columns)
@@ -248,7 +255,10 @@ class Job:
         return "\n\n".join(textwrap.fill(text, width, break_on_hyphens=False) for text in (self._files(), self._summary(result)))
 
     def _summary(self, result):
-        text = _spoken(result.summary(names=self.names, alpha=self.arguments.alpha), self.arguments)
+        # Stand-ins for the names of columns, which may look like arguments, as lag=1 does.
+        stand_ins = [f"\x00{k}\x00" for k in range(self.d)]
+        text = _spoken(result.summary(names=stand_ins, alpha=self.arguments.alpha), self.arguments)
+        text = re.sub("\x00(\\d+)\x00", lambda match: self.names[int(match[1])], text)
         if self.stream:  # what has gone by can't be explained
             strongest = self._strongest(result)
             text += f" The slice with scores along {_direction(strongest['r'])} and samples along {_direction(strongest['g'])} is the strongest."

@@ -7,10 +7,10 @@ _SAID = {
     "wide": ("too wide", "the samples are too wide for the model, which pulls them inwards, towards {middle}"),
     "low": ("too low", "the samples lie too low for the model: too few of them at the upper end, whereto the model pushes them"),
     "high": ("too high", "the samples lie too high for the model: too few of them at the lower end, whereto the model pushes them"),
-    "peaked": ("too peaked", "too many samples for the model are near {middle}, too few on either side, though their spread as a whole is not proved wrong"),
-    "hollow": ("too few in the middle", "too few samples for the model are near {middle}, though their spread as a whole is not proved wrong"),
+    "peaked": ("too peaked", "too many samples for the model are near {middle}, too few on either side"),
+    "hollow": ("too few in the middle", "too few samples for the model are near {middle}, too many on either side"),
     "tails": ("peak and tails too heavy", "too many samples for the model are near {middle} and far out, too few between: a sharp peak and heavy tails"),
-    "flat": ("too flat", "too few samples for the model are near {middle} and far out, too many between: a flat top and light tails"),
+    "flat": ("too flat", "too few samples for the model are near {middle} and far out, too many between: a flat or hollow top and light tails"),
 }
 
 
@@ -36,6 +36,8 @@ def _verdict(result, alpha):
     percent = 100.0 * result.pvalue
     shown = f"{percent:.0f}" if percent >= 10 else f"{percent:.2g}"
     often = f"{shown}% of tests" if percent >= 0.001 else "fewer than one in 100,000 tests"
+    if result.members and result.null == "spectral" and percent >= 0.001:
+        often = f"at most {often}"  # by Bonferroni's inequality
     words = f"The model is {'rejected' if rejected else 'not rejected'} at level {alpha:g} (p-value {result.pvalue:.3g}): "
     if rejected:
         words += f"if it were right, evidence as strong as this would turn up in {often}."
@@ -51,8 +53,11 @@ def _samples(result):
     dimensions = ""
     if result.slices is not None:
         dimensions = f" in {result.slices.d} dimension{'s' if result.slices.d > 1 else ''}"
+    also = "also " if result.members and result.members[0].part == "all" else ""  # the strongest looks along fixed directions
     if any(member.part == "half 1" for member in result.members):
-        return f"It was tested on {result.n_test} samples{dimensions}, each half along directions found on the other."
+        return f"It was tested on {result.n_test} samples{dimensions}, each half {also}along directions found on the other."
+    if also and result.n_train:
+        return f"It was tested on all samples{dimensions}, {result.n_test} of them also along directions found on {result.n_train} others."
     apart = ""
     if result.n_train:
         apart = f", along directions found on {result.n_train} others" if result.slices is not None else f", with locations found on {result.n_train} others"

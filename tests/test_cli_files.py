@@ -584,3 +584,24 @@ def test_ctrl_c(folder):
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130 and "interrupted" in err and "Traceback" not in err
     assert not (folder / "a.html").exists()
+
+
+def test_scores_beside_row_numbers(folder, capsys):
+    """Both files as data frames write them, with a column of row numbers: columns are matched by name, also when their order differs."""
+    header = ",a,b\n"
+    write("x.csv", header + "".join(f"{i},{row[0]!r},{row[1]!r}\n" for i, row in enumerate(X.tolist())))
+    write("s.csv", ",b,a\n" + "".join(f"{i},{-row[1]!r},{-row[0]!r}\n" for i, row in enumerate(X.tolist())))
+    np.save("s.npy", -X)
+    results = []
+    for samples, scores in (("x.csv", "s.csv"), ("x.csv", "s.npy"), ("x.npy", "s.npy")):
+        assert main(["test", samples, "--scores", scores, "--json", *QUICK]) == 0
+        results.append(json.loads(capsys.readouterr().out)["pvalue"])
+    assert results[0] == results[1] == results[2]
+    write("s.csv", header + "".join(f"{i},{-row[0]!r},{-row[1]!r}\n" for i, row in enumerate(X.tolist())))
+    assert main(["test", "x.npy", "--scores", "s.csv", *QUICK]) == 0  # by position, row numbers left out
+
+
+def test_names_that_look_like_arguments_stay(folder, capsys):
+    write("x.csv", "lag=2,`x`\n" + "".join(f"{0.3 * row[0]!r},{row[1]!r}\n" for row in X.tolist()))
+    assert main(["test", "x.csv", "--model", "gaussian", "--basis", "identity", "--n-resamples", "100"]) == 1
+    assert "lag=2" in capsys.readouterr().out

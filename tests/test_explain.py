@@ -489,3 +489,15 @@ def test_how_often(pvalue, words):
     x = np.random.default_rng(0).standard_normal((30, 2))
     result = fs.gof_test(x, np.negative, slices=fs.random_slices(2, 2, rng=0), n_resamples=20, rng=1)
     assert words in dataclasses.replace(result, pvalue=pvalue).summary()
+
+
+def test_what_was_tested_on_what():
+    x = np.random.default_rng(3).standard_normal((200, 3)) * [0.4, 1.0, 1.0]
+    crossed = fs.gof_test(x, np.negative, n_resamples=50, rng=0)
+    assert crossed.members[0].part == "all"
+    assert "tested on 200 samples in 3 dimensions, each half also along directions found on the other" in crossed.summary()
+    split = fs.gof_test(x, np.negative, train=0.2, n_resamples=50, rng=0)
+    assert split.members[0].part == "all"
+    assert "tested on all samples in 3 dimensions, 160 of them also along directions found on 40 others" in split.summary()
+    bound = fs.gof_test(np.random.default_rng(4).standard_normal((200, 3)), np.negative, null="spectral", rng=0)
+    assert "evidence as strong as this in at most " in bound.summary()
