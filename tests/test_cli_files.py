@@ -314,8 +314,11 @@ def chains(folder):
 
 def test_netcdf(run, chains):
     np.save("s.npy", -X)
+    write("s.csv", "eta,mu\n" + "".join(f"{-eta!r},{-mu!r}\n" for mu, eta in X.tolist()))
+    assert "taken for independent ones" in run("full.nc", "--null", "spectral")[2]
     answers = []
-    for arguments in (["full.nc"], ["bare.nc", "--columns", "mu,eta", *GOOD], ["bare.nc", "--columns", "mu,eta", "--scores", "s.npy"]):
+    bare = ["bare.nc", "--columns", "mu,eta"]
+    for arguments in (["full.nc"], [*bare, *GOOD], [*bare, "--scores", "s.npy"], [*bare, "--scores", "s.csv"]):
         code, out, err = run(*arguments, "--json")
         said = json.loads(out)
         assert said["names"] == ["mu", "eta"] and "--lag auto" in err
