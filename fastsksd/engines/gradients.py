@@ -11,7 +11,8 @@ import numba
 import numpy as np
 
 from .._jit import compiled, parallel, prefer_wide_vectors
-from ..kernels import own_term, stein_derivatives
+from ..kernels import stein_derivatives
+from .pairs import statistic_and_slopes
 
 MARGIN = 8  # numbers of the widest vector
 _BLOCK = 256  # samples; fixed, so that sums do not depend on the number of threads
@@ -49,13 +50,7 @@ def slice_gradients(code, y, s, a, h, statistic):
     for first, second in _rounds(blocks):
         _meet_across(code, y, s, a, ds, dy, by_a, first, second)
     s, ds, dy, da = s[:, :n], ds[:, :n], dy[:, :n], 2.0 * by_a.sum(axis=1)
-    values = np.einsum("mn,mn->m", s, ds) + 0.5 * a * da  # mu is of degree 2 in s and a
-    if statistic == "v":
-        values += own_term(s, a[:, None]).sum(axis=1)
-        ds += s
-        da += 2.0 * n * a
-    weight = 1.0 / (n * (n - 1.0) if statistic == "u" else float(n) ** 2)
-    return weight * values, 2.0 * weight * ds, 2.0 * weight * dy / h[:, None], weight * da / h
+    return statistic_and_slopes(s, a, h, ds, dy, da, statistic)
 
 
 def _rounds(blocks):

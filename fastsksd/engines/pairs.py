@@ -3,6 +3,7 @@
 import numpy as np
 
 from .._linalg import quadratic_forms
+from ..kernels import own_term
 
 TILE = 1024
 MOST_STORED = 8000  # samples up to which `spectrum` stores the matrix
@@ -84,3 +85,16 @@ def tiles(n):
     for i in range(0, n, TILE):
         for j in range(i, n, TILE):
             yield slice(i, min(i + TILE, n)), slice(j, min(j + TILE, n))
+
+
+def statistic_and_slopes(s, a, h, ds, dy, da, statistic):
+    """What `gradients.slice_gradients` returns, from sums over distinct pairs of the derivatives of mu, in units of the bandwidths h:
+    for each sample those in s and y (m, n), and in all those in a (m,). `ds` and `da` are changed."""
+    n = s.shape[1]
+    values = np.einsum("mn,mn->m", s, ds) + 0.5 * a * da  # mu is of degree 2 in s and a
+    if statistic == "v":
+        values += own_term(s, a[:, None]).sum(axis=1)
+        ds += s
+        da += 2.0 * n * a
+    weight = 1.0 / (n * (n - 1.0) if statistic == "u" else float(n) ** 2)
+    return weight * values, 2.0 * weight * ds, 2.0 * weight * dy / h[:, None], weight * da / h

@@ -16,7 +16,7 @@ from ..plot import rate_line
 from ..refine import refine_slices
 from ..slices import Slices, random_slices
 from .problems import Problem, make_null, make_problem
-from .report import Heading, Table, Text, agrees, figure_of, log_axis, pyplot, shared_legend, show_rate
+from .report import Heading, Table, Text, agrees, count_rejection, figure_of, log_axis, pyplot, shared_legend, show_rate
 
 FIGURES = True
 TITLE = "Benchmark goodness-of-fit tests"
@@ -135,10 +135,10 @@ def report(rows, settings):
     for row in rows:
         cell = row["problem"], row["d"]
         for method, pvalue in row["p"].items():
-            _count(counts, (method, *cell), pvalue)
+            count_rejection(counts, (method, *cell), pvalue)
             seconds.setdefault((method, *cell), []).append(row["seconds"][method])
         for method, epochs, pvalue, time_taken in row["sweep"]:
-            _count(sweep, (method, epochs, row["problem"]), pvalue)
+            count_rejection(sweep, (method, epochs, row["problem"]), pvalue)
             seconds.setdefault((method, epochs, row["problem"]), []).append(time_taken)
     d = settings["d"][-1]
     comparable = d == 100 and settings["n"] == 1000 and settings["go_epochs"] == 1000
@@ -178,12 +178,6 @@ def report(rows, settings):
         ),
         _savings_table(sweep, seconds, settings),
     ]
-
-
-def _count(counts, key, pvalue):
-    count = counts.setdefault(key, [0, 0])
-    count[0] += pvalue <= 0.05
-    count[1] += 1
 
 
 def _alternatives(settings):

@@ -13,7 +13,7 @@ from ..models import GaussBernRBM
 from ..plot import rate_line
 from ..refine import refine_slices
 from ..slices import Slices, active_slices
-from .report import Heading, Table, Text, agrees, figure_of, pyplot, show_rate
+from .report import Heading, Table, Text, agrees, count_rejection, figure_of, pyplot, show_rate
 
 FIGURES = True
 TITLE = "Tests of restricted Boltzmann machines"
@@ -128,13 +128,13 @@ def report(rows, settings):
     counts, pruning, epochs, seconds, by_model = {}, {}, {}, {}, {}
     for row in rows:
         for method, pvalue in row["p"].items():
-            _count(counts, (method, row["perturbation"]), pvalue)
-            _count(by_model, (method, row["perturbation"], row["model"]), pvalue)
+            count_rejection(counts, (method, row["perturbation"]), pvalue)
+            count_rejection(by_model, (method, row["perturbation"], row["model"]), pvalue)
         for method, value in row["seconds"].items():
             seconds.setdefault(method, []).append(value)
         for found, values in ((pruning, row["pruning"]), (epochs, row["epochs"])):
             for method, place, pvalue in values:
-                _count(found, (method, place), pvalue)
+                count_rejection(found, (method, place), pvalue)
     comparable = all(settings[name] == _COMMON[name] for name in _COMMON)
     return [
         Text(
@@ -167,12 +167,6 @@ def report(rows, settings):
         Heading(f"Epochs of gradient ascent, perturbation {settings['at']:g}"),
         _ablation_table(epochs, "epochs"),
     ]
-
-
-def _count(counts, key, pvalue):
-    count = counts.setdefault(key, [0, 0])
-    count[0] += pvalue <= 0.05
-    count[1] += 1
 
 
 def _table(counts, by_model, seconds, settings, comparable):

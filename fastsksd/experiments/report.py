@@ -115,6 +115,13 @@ img {{ max-width: 100%; }}
 """
 
 
+def count_rejection(counts, key, pvalue):
+    """Add a test at level 0.05 to ``counts[key]``, a list of rejections and tests."""
+    count = counts.setdefault(key, [0, 0])
+    count[0] += pvalue <= 0.05
+    count[1] += 1
+
+
 def show_rate(successes, trials):
     """A rate with its confidence interval."""
     low, high = interval(successes, trials)

@@ -6,7 +6,8 @@ A thread meets one sample with all others, so every pair is met twice and no two
 import numpy as np
 from numba import float32, float64, void
 
-from ...kernels import own_term, stein_derivatives
+from ...kernels import stein_derivatives
+from ..pairs import statistic_and_slopes
 from .blocks import block_sum, zeros
 from .device import THREADS, Kernel, cuda, download, empty, groups, kernel, upload
 from .pointwise import in_precision
@@ -72,10 +73,4 @@ def slice_gradients(code, y, s, a, h, statistic, real=np.float64):
     slice_slopes(code, kind)((groups(n, THREADS), m), upload(centred, real), upload(s, real), upload(a, real), ds, dy, sums)
     ds, dy = download(ds), download(dy)
     da = download(sums).sum(axis=1)
-    values = np.einsum("mn,mn->m", s, ds) + 0.5 * a * da  # mu is of degree 2 in s and a
-    if statistic == "v":
-        values += own_term(s, a[:, None]).sum(axis=1)
-        ds += s
-        da += 2.0 * n * a
-    weight = 1.0 / (n * (n - 1.0) if statistic == "u" else float(n) ** 2)
-    return weight * values, 2.0 * weight * ds, 2.0 * weight * dy / h[:, None], weight * da / h
+    return statistic_and_slopes(s, a, h, ds, dy, da, statistic)
