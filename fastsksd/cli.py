@@ -114,7 +114,7 @@ def _add_test(commands):
     how.add_argument("--train", type=train, help="samples that slices are found on: cross, a fraction or a number (default cross; 0.2 with --n-slices or --basis)")
     how.add_argument("--kernel", choices=["rbf", "imq"], help="kernel along slices (default rbf)")
     how.add_argument("--bandwidth", type=float, metavar="H", help="of the kernel (default: the median heuristic)")
-    how.add_argument("--engine", choices=["auto", "direct", "fourier"], help="how sums over pairs are computed (default auto)")
+    how.add_argument("--engine", choices=["auto", "direct", "fourier", "cuda", "cuda32"], help="how sums over pairs are computed; cuda: on a GPU (default auto)")
     how.add_argument("--method", choices=["sksd", "ksd", "ksdagg", "fssd", "rfsd", "mmd"], help="sksd, or another test for comparison (default sksd)")
 
     output = test.add_argument_group("output")

@@ -16,13 +16,15 @@ from pathlib import Path
 import numpy as np
 
 from ._version import __version__
-from .explain import direction
+from .engines.cuda import CudaUnavailable, DeviceOutOfMemory
+from .explain import direction, is_explicable
 from .files import FileError, finite_rows, is_file_name, is_netcdf, open_draws, open_file, plural, read_all, read_blocks
 from .gof import gof_test
 from .kernels import IMQ, RBF
 from .progress import ProgressBar
 from .streaming import gof_stream
 from .targets import load_score, make_model
+from .wording import caveats
 
 LARGE = 2**25  # bytes of a file from which on it is read as a stream: the family's test of 4 million numbers takes minutes
 SLOW = 2**20  # numbers from which on the family's test takes about a minute
@@ -59,10 +61,12 @@ def _message(error, arguments):
     """What was wrong, in one line."""
     if isinstance(error, SystemExit):
         return f"the score function ended the program (SystemExit: {error})"
+    if isinstance(error, DeviceOutOfMemory):
+        return f"{arguments.samples}: {error}; --engine direct and --engine fourier take the CPU"
     if isinstance(error, MemoryError):
         return f"{arguments.samples}: does not fit into memory; --stream reads it in blocks"
     text = _spoken(" ".join(str(error).split()), arguments)
-    known = isinstance(error, (ValueError, TypeError, ImportError, OSError))
+    known = isinstance(error, (ValueError, TypeError, ImportError, OSError, CudaUnavailable))
     return text.rstrip(".") if known else f"{type(error).__name__}: {text} (--debug shows where)"
 
 
@@ -292,10 +296,15 @@ class Job:
             "streamed": self.stream,
             "seed": arguments.seed,
             "strongest_slice": self._strongest(result),
+            "caveats": self._caveats(result),
             "members": [member._asdict() for member in result.members],
             "timings": result.timings | {"all": self.seconds},
             "versions": _versions(),
         })  # fmt: skip
+
+    def _caveats(self, result):
+        explanation = result.explain(n_slices=1) if is_explicable(result) else None
+        return [_spoken(text, self.arguments) for text in caveats(result, explanation)]
 
     def _strongest(self, result):
         if result.slices is None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ._linalg import product
 from ._validate import check_choice, check_integer, check_names, check_rng, check_samples, check_score, evaluate_score
-from .engines import TOLERANCE, choose_engine, slice_gradients
+from .engines import TOLERANCE, Source, choose_engine, cuda, slice_gradients
 from .engines.multivariate import MultivariateEngine
 from .engines.pairs import statistic as pair_statistic
 from .kernels import as_kernel, median_distance
@@ -74,7 +74,9 @@ def sksd(x, score, slices, *, kernel="rbf", statistic="u", per_slice=False, engi
     check_choice("statistic", statistic, ("u", "v"))
     kernel = as_kernel(kernel)
     engine = choose_engine(engine, tol)
-    pairs = engine(kernel.code, *project(x, evaluate_score(check_score(score), x), slices, kernel))
+    scores = evaluate_score(check_score(score), x)
+    with cuda.holding(x, scores):
+        pairs = engine(kernel.code, *project(x, scores, slices, kernel), source=Source(x, scores, slices.r, slices.g))
     values = check_statistic(pair_statistic(pairs, pairs.sums(), statistic))
     return values if per_slice else float(values.sum())
 
@@ -125,7 +127,9 @@ def sksd_value_and_grad(x, score, slices, *, kernel="rbf", statistic="v", wrt=("
     kernel = as_kernel(kernel)
     scores = evaluate_score(check_score(score), x)
     y, s, a, h = project(x, scores, slices, kernel)
-    values, ds, dy, da = slice_gradients(engine, kernel.code, y, s, a, h, statistic)
+    with cuda.holding(x, scores):
+        source = Source(x, scores, slices.r, slices.g)
+        values, ds, dy, da = slice_gradients(engine, kernel.code, y, s, a, h, statistic, source)
     gradients = {
         "score": lambda: product(ds.T, slices.r.T),
         "g": lambda: product(dy, x.T) + da[:, None] * slices.r,

@@ -39,7 +39,7 @@ from .discrepancy import Estimate, ksd_pairs, project
 from .engines import choose_engine
 from .engines.pairs import statistic as pair_statistic
 from .kernels import KERNELS, kernel_derivatives
-from .lags import autocorrelation_time
+from .lags import FACTOR, autocorrelation_time
 from .nulls import Weights, limit_law, log_tail_of_weighted_chi_square, resampling_pvalue, resampling_scale
 from .slices import Slices
 
@@ -642,6 +642,12 @@ def _far_out(index, y):
     return (f"{which} more than {_FAR:g} interquartile ranges out (row {index[np.argmax(distance)]} farthest), where the kernel hardly sees them",)
 
 
+def _widest(x):
+    """The slice along which samples vary most."""
+    axes = np.linalg.eigh(gram((x - np.median(x, axis=0)).T))[1]
+    return Slices(axes[:, -1:].T, axes[:, -1:].T)
+
+
 def _caveats(result, evidence, strongest):
     """What a reader should know, in words; `strongest` is the number of the strongest slice, if any."""
     caveats = []
@@ -653,14 +659,16 @@ def _caveats(result, evidence, strongest):
     if repeats > 0.01 * n:
         caveats.append(f"{repeats} of {n} samples are exact repeats of others")
     if strongest is None:
-        return tuple(caveats)
-    first = result.slices[strongest]
+        first, width = _widest(evidence.x), "median"  # a chain is slow along it, if anywhere
+    else:
+        first, width = result.slices[strongest], result.bandwidths[strongest]
     if result.lag <= 2 and n >= 20:
-        time = autocorrelation_time(evidence.x, evidence.scores, first, KERNELS[result.kernel](result.bandwidths[strongest]))
+        time = autocorrelation_time(evidence.x, evidence.scores, first, KERNELS[result.kernel](width))
         if time > 1.5 and time > 1.0 + 10.0 / np.sqrt(n):
+            remedy = "'wild', lag='auto'" if strongest is not None else f"'wild' and a `lag` of about {FACTOR * time:.2g}"
             caveats.append(
                 f"neighbouring samples depend on each other (autocorrelation time about {time:.2g}), which makes p-values too small: test with "
-                "null='wild', lag='auto'"
+                f"null={remedy}"
             )
     if first.g_gaps is not None and first.g_values is not None and first.g_gaps[0] < 0.1 * first.g_values[0]:
         caveats.append("the input direction g of the strongest slice is poorly determined: its eigenvalue is hardly apart from the next")

@@ -22,7 +22,7 @@ from ._validate import (
 from .aggregate import MULTIPLES, Member, active_sets, check_sets, combine, fixed_sets, named_set, shares_of
 from .baselines import as_baseline
 from .baselines.base import Task
-from .engines import TOLERANCE, choose_engine
+from .engines import TOLERANCE, choose_engine, cuda
 from .explain import Evidence, explain, is_explicable
 from .folds import is_cross, make_folds
 from .kernels import as_kernel
@@ -357,35 +357,36 @@ def gof_test(
 
     trained = slices is None and (d > 1 or not standard)  # in one dimension there is one direction
     x, scores, folds, index = make_folds(x, score, train if trained else None, lag > 1, rng)
-    parts = [Part("all", 0, n, fixed)] if fixed else []
-    for fold in folds:
-        if fold.x.shape[0] < 3 and estimator == "ke" and debias:
-            raise ValueError(
-                f"`train`={train!r} leaves {fold.x.shape[0]} training samples; debias=True needs at least 3. Give more "
-                "samples, or fixed `slices`."
-            )
-        rows = slice(None)
-        if standard and fold.x.shape[0] > MOST_TRAINING:
-            rows = np.linspace(0, fold.x.shape[0] - 1, MOST_TRAINING).astype(int)
-        known = fold.scores[rows] if estimator in ("ke", "ksd") else score
-        difference = score_difference(fold.x[rows], known, estimator=estimator, score_q=score_q, debias=debias, engine=place)
-        found = _found_sets(difference, standard, n_slices, basis, debias)
-        if refine:
-            found = _refined(found, fold, kernel, {"engine": place, **refine}, rng)
-        parts.append(Part(fold.name, fold.start, fold.stop, found))
-    smallest = min(part.stop - part.start for part in parts)
-    _check_test_size(smallest)
-    if choose:
-        lag = choose_lag(x, scores, parts[0].sets[0].parts[0], kernel, smallest)
-    _check_lag(lag, smallest)
-    searched = time.perf_counter()
+    with cuda.holding(x, scores, *(array for fold in folds for array in (fold.x, fold.scores))):
+        parts = [Part("all", 0, n, fixed)] if fixed else []
+        for fold in folds:
+            if fold.x.shape[0] < 3 and estimator == "ke" and debias:
+                raise ValueError(
+                    f"`train`={train!r} leaves {fold.x.shape[0]} training samples; debias=True needs at least 3. Give more "
+                    "samples, or fixed `slices`."
+                )
+            rows = slice(None)
+            if standard and fold.x.shape[0] > MOST_TRAINING:
+                rows = np.linspace(0, fold.x.shape[0] - 1, MOST_TRAINING).astype(int)
+            known = fold.scores[rows] if estimator in ("ke", "ksd") else score
+            difference = score_difference(fold.x[rows], known, estimator=estimator, score_q=score_q, debias=debias, engine=place)
+            found = _found_sets(difference, standard, n_slices, basis, debias)
+            if refine:
+                found = _refined(found, fold, kernel, {"engine": place, **refine}, rng)
+            parts.append(Part(fold.name, fold.start, fold.stop, found))
+        smallest = min(part.stop - part.start for part in parts)
+        _check_test_size(smallest)
+        if choose:
+            lag = choose_lag(x, scores, parts[0].sets[0].parts[0], kernel, smallest)
+        _check_lag(lag, smallest)
+        searched = time.perf_counter()
 
-    weights = None
-    if null != "spectral":
-        edges = sorted({part.start for part in parts} - {0})
-        weights = Weights(null, n, n_resamples, lag=lag, edges=edges, rng=rng)
-    scales = multiples if family else (1.0,)
-    members = [member for part in parts for member in evaluate(part, scales, x, scores, kernel, engine, null, weights)]
+        weights = None
+        if null != "spectral":
+            edges = sorted({part.start for part in parts} - {0})
+            weights = Weights(null, n, n_resamples, lag=lag, edges=edges, rng=rng)
+        scales = multiples if family else (1.0,)
+        members = [member for part in parts for member in evaluate(part, scales, x, scores, kernel, engine, null, weights)]
     verdict = _verdict(members, family, null, n_resamples, rng)
     end = time.perf_counter()
     tested = [part for part in parts if part.name != "all"] or parts

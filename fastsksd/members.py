@@ -6,6 +6,7 @@ import numpy as np
 
 from ._linalg import product
 from .discrepancy import check_statistic, project, spread
+from .engines import Source
 from .engines.pairs import statistic as pair_statistic
 from .kernels import FlatProjection, median_distances
 from .nulls import limit_law, log_tail_of_weighted_chi_square, resampling_pvalue, resampling_scale
@@ -70,7 +71,12 @@ def evaluate(part, multiples, x, scores, kernel, engine, null, weights):
     for key, group in groups.items():
         y, s, a, h = _project(x, scores, everything, group, kernel)
         loaded[key] = engine(
-            kernel.code, y, s, a, h, n_resamples=weights.n_resamples, multiples=multiples, signs=null == "wild"
+            kernel.code,
+            *(y, s, a, h),
+            source=Source(x, scores, group.r, group.g),
+            n_resamples=weights.n_resamples,
+            multiples=multiples,
+            signs=null == "wild",
         ), h
     replicates = {(key, multiple): [] for key in groups for multiple in multiples}
     sums = {}
@@ -107,7 +113,7 @@ def _evaluate_spectra(part, multiples, x, scores, everything, kernel, engine):
         whole = _joined(some.parts)
         y, s, a, h = _project(x, scores, everything, whole, kernel)
         for multiple in multiples:
-            pairs = engine(kernel.code, y, s, a, multiple * h, spectral=True)
+            pairs = engine(kernel.code, y, s, a, multiple * h, source=Source(x, scores, whole.r, whole.g), spectral=True)
             statistics = check_statistic(pair_statistic(pairs, pairs.sums(), "u"))
             evaluated.append(
                 Evaluated(

@@ -22,7 +22,7 @@ from ._validate import (
     check_score,
     evaluate_score,
 )
-from .engines import slice_gradients, takes_device
+from .engines import Source, cuda, slice_gradients, takes_device
 from .engines.gradients import MARGIN, one_slice_gradients
 from .kernels import as_kernel, median_distances, median_gap
 from .progress import ProgressBar
@@ -230,16 +230,17 @@ def refine_slices(
     bar = ProgressBar("refining slices") if progress else None
     ends = _bounds(n, batch_size)
     best, since = -math.inf, 0
-    for epoch in range(1, epochs + 1):
-        value = _epoch(ascent, x, scores, rng.permutation(n), ends, epoch)
-        best, since = (value, 0) if value > best else (best, since + 1)
-        last = epoch == epochs or since >= patience
-        if bar is not None:
-            bar(epoch, epoch if last else epochs)
-        if callback is not None:
-            callback(epoch, value)
-        if last:
-            return ascent.slices
+    with cuda.holding(x, scores):
+        for epoch in range(1, epochs + 1):
+            value = _epoch(ascent, x, scores, rng.permutation(n), ends, epoch)
+            best, since = (value, 0) if value > best else (best, since + 1)
+            last = epoch == epochs or since >= patience
+            if bar is not None:
+                bar(epoch, epoch if last else epochs)
+            if callback is not None:
+                callback(epoch, value)
+            if last:
+                return ascent.slices
 
 
 OPTIONS = frozenset(refine_slices.__kwdefaults__) - {"kernel", "rng"}  # what `gof_test` may pass on
@@ -267,7 +268,7 @@ def _epoch(ascent, x, scores, order, ends, epoch):
 
 
 def _climb_on_device(engine, settings, state, x, scores, order, ends, by_s):
-    """What `_climb` does, all slices at once, with the terms of pairs on a GPU and the rest in NumPy."""
+    """What `_climb` does, all slices at once, with the terms of pairs on a GPU, from data that lies there, and the rest in NumPy."""
     m = state.steps.size
     values = np.full((ends.size - 1, m), np.nan)
     fine = np.ones(m, dtype=bool)  # slices that did not overflow
@@ -288,7 +289,8 @@ def _climb_on_device(engine, settings, state, x, scores, order, ends, by_s):
             continue
         a = np.einsum("md,md->m", r, g)
         statistic = "v" if settings.own else "u"
-        value, ds, dy, da = slice_gradients(engine, settings.code, y[live], s[live], a[live], h[live], statistic)
+        source = Source(x, scores, r[live], g[live], rows)
+        value, ds, dy, da = slice_gradients(engine, settings.code, y[live], s[live], a[live], h[live], statistic, source)
         by_s[live, : rows.size] = ds
         slope_g = product(dy, some_x.T) + da[:, None] * r[live]
         slope_r = product(ds, some_scores.T) + da[:, None] * g[live]

@@ -17,20 +17,25 @@ both: the terms of a sample smoothing itself, and of one sample taken twice. `de
 order), which keeps the signal visible in high dimension.
 """
 
-import copy
 
 import numba
 import numpy as np
 
-from ._jit import compiled, exp_nonpositive, parallel, prefer_wide_vectors
+from ._jit import parallel
 from ._linalg import product
 from ._validate import check_number, evaluate_score, score_is_array
 from .engines import kernel_matrix
 from .kernels import RBF, as_kernel, median_distance
 from .models import Model
+from .sensitivity import (
+    DENSE_LIMIT,
+    KernelizedSensitivity,
+    SmoothedSensitivity,
+    kernel_blocks,
+    kernel_sums_on_device,
+    total_weight,
+)
 
-DENSE_LIMIT = 5000  # samples up to which kernel matrices are stored and GE is solved by Cholesky
-_BLOCK = 1024  # rows of a kernel matrix made at a time
 _MOST_STEPS = 1000  # of conjugate gradients
 
 
@@ -108,28 +113,28 @@ class _Smoother:
         self.scale = scale
 
     def value(self, y):
-        y = y - self.centre
+        points, y = y, y - self.centre
         shifted = np.ascontiguousarray((self.coefficients - self.x / self.width**2).T)
         if self.matrix is not None:
-            *smoothed, weight = self.matrix.times_at(y, _with_ones(shifted))
+            *smoothed, weight = self.matrix.times_at(points, _with_ones(shifted))
             return self.scale * (np.transpose(smoothed) + weight[:, None] * (y / self.width**2))
         out = np.empty_like(y)
-        for block, k in _kernel_blocks(y, self.x, self.width):
+        for block, k in kernel_blocks(y, self.x, self.width):
             out[block] = product(k, shifted) + k.sum(axis=1)[:, None] * (y[block] / self.width**2)
         return self.scale * out
 
     def jacobian(self, y, r):
-        y = y - self.centre
+        points, y = y, y - self.centre
         v = np.einsum("nd,d->n", self.coefficients - self.x / self.width**2, r)
         eta = np.einsum("nd,d->n", y, r) / self.width**2
-        x_rows = np.ascontiguousarray(self.x.T)
         if self.matrix is not None:
-            smoothed = self.matrix.times_at(y, _with_ones(np.concatenate([x_rows, v * x_rows, v[None]])))
-            shift, pulled, (drift, weight) = np.split(smoothed, [x_rows.shape[0], 2 * x_rows.shape[0]])
-            out = (pulled + eta * shift).T - (drift + eta * weight)[:, None] * y + weight[:, None] * r
+            *shift, weight = self.matrix.moments_at(points)
+            *pulled, drift = self.matrix.moments_at(points, v)
+            out = (np.array(pulled) + eta * np.array(shift)).T - (drift + eta * weight)[:, None] * y + weight[:, None] * r
             return self.scale / self.width**2 * out
+        x_rows = np.ascontiguousarray(self.x.T)
         out = np.empty_like(y)
-        for block, k in _kernel_blocks(y, self.x, self.width):
+        for block, k in kernel_blocks(y, self.x, self.width):
             c = (v + eta[block, None]) * k
             out[block] = product(c, x_rows) - c.sum(axis=1)[:, None] * y[block] + k.sum(axis=1)[:, None] * r
         return self.scale / self.width**2 * out
@@ -155,7 +160,7 @@ class KernelSmoothed(ScoreDifference):
         self.x = x
         self.width = median_distance(x) if width is None else width
         self.smoother = _Smoother(x, scores, self.width, 1.0 / x.shape[0])
-        self.smoother.matrix = kernel_matrix(engine, self.smoother.x, self.width)
+        self.smoother.matrix = kernel_matrix(engine, x, self.smoother.centre, self.width)
 
     def value(self, y):
         return self.smoother.value(y)
@@ -169,15 +174,14 @@ class KernelSmoothed(ScoreDifference):
         # Distinct j, i, i':  sum_j F_j F_j^T - sum_{j, i} a_ij a_ij^T  with  a_ij = (p_i + q_j) K_ij  and the diagonal of K zero.
         x = self.smoother.x
         n = x.shape[0]
+        if self.smoother.matrix is not None:
+            return _second_moment_sum(self.smoother) / (n * (n - 1.0) * (n - 2.0))
         q = x / self.width**2
         p = self.smoother.coefficients - q
         p_rows = np.ascontiguousarray(p.T)
         q_rows = np.ascontiguousarray(q.T)
-        if self.smoother.matrix is not None:
-            total = _second_moment_sum(self.smoother.matrix, p_rows, q_rows)
-            return total / (n * (n - 1.0) * (n - 2.0))
         total = np.zeros((x.shape[1], x.shape[1]))
-        for block, k in _kernel_blocks(x, x, self.width, diagonal=0.0):
+        for block, k in kernel_blocks(x, x, self.width, diagonal=0.0):
             f = product(k, p_rows) + k.sum(axis=1)[:, None] * q[block]
             k *= k
             cross = product(product(k, p_rows).T, q_rows[:, block])
@@ -187,7 +191,7 @@ class KernelSmoothed(ScoreDifference):
         return total / (n * (n - 1.0) * (n - 2.0))
 
     def sensitivity(self, r, debias=True):
-        return _SmoothedSensitivity(self.smoother, r, debias)
+        return SmoothedSensitivity(self.smoother, r, debias)
 
 
 class KernelizedDifference(KernelSmoothed):
@@ -200,17 +204,13 @@ class KernelizedDifference(KernelSmoothed):
         x = self.smoother.x
         n, d = x.shape
         precision = 1.0 / self.width**2
+        if self.smoother.matrix is not None:
+            total = _kernelized_moment_sum(self.smoother, 0.0 if debias else 1.0) / (n * (n - 1.0) if debias else n**2)
+            return 0.5 * (total + total.T)
         q_rows = precision * np.ascontiguousarray(x.T)
         p_rows = np.ascontiguousarray(self.smoother.coefficients.T) - q_rows
         total = np.zeros((d, d))
-        if self.smoother.matrix is not None:
-            rows = _with_ones(np.concatenate([p_rows, q_rows]))
-            *smoothed, weight = self.smoother.matrix.times(rows, own=0.0 if debias else 1.0)
-            cross = product(p_rows * weight, q_rows)
-            total += product(p_rows, np.array(smoothed[:d])) + product(q_rows, np.array(smoothed[d:]))
-            total += cross + cross.T + precision * weight.sum() * np.eye(d)
-            return 0.5 * (total + total.T) / (n * (n - 1.0) if debias else n**2)
-        for block, k in _kernel_blocks(x, x, self.width, diagonal=0.0 if debias else 1.0):
+        for block, k in kernel_blocks(x, x, self.width, diagonal=0.0 if debias else 1.0):
             weight = k.sum(axis=1)
             cross = product(p_rows[:, block] * weight, q_rows[:, block])
             total += product(p_rows[:, block], product(p_rows, k)) + product(q_rows[:, block], product(q_rows, k))
@@ -219,7 +219,7 @@ class KernelizedDifference(KernelSmoothed):
         return 0.5 * (total + total.T)
 
     def sensitivity(self, r, debias=True):
-        return _KernelizedSensitivity(self.smoother, r, debias)
+        return KernelizedSensitivity(self.smoother, r, debias)
 
 
 class SteinGradient(ScoreDifference):
@@ -244,13 +244,13 @@ class SteinGradient(ScoreDifference):
         self.p = _differentiable("score", score, "ge")
         self.eta = check_number("eta", eta, 0.0, strict=True)
         self.width = median_distance(x) if width is None else width
-        centred = x - np.median(x, axis=0)
-        matrix = kernel_matrix(engine, centred, self.width)
+        centre = np.median(x, axis=0)
+        matrix = kernel_matrix(engine, x, centre, self.width)
         if matrix is not None:
-            scores_q = -_ridge_on_device(matrix, centred, self.width, self.eta)
+            scores_q = -_ridge_on_device(matrix, self.width, self.eta)
         else:
             solve = _ridge_cholesky if x.shape[0] <= DENSE_LIMIT else _ridge_conjugate_gradient
-            scores_q = -solve(centred, self.width, self.eta)
+            scores_q = -solve(x - centre, self.width, self.eta)
         self.smoother = _Smoother(x, scores_q, self.width, -1.0 / self.eta, matrix)
 
     def score_q(self, y):
@@ -319,36 +319,6 @@ def _along(name, model, y, r):
     return evaluate_score(lambda points: model.score_along(points, r), y, f"{name}.score_along")
 
 
-def _kernel_blocks(y, x, width, diagonal=np.nan):
-    """RBF kernel matrix between the rows of `y` and of `x`, in blocks of rows: pairs (slice of rows, block).
-
-    Where `y` is `x`, `diagonal` is what stands on the diagonal: exactly 1, or 0 to leave self terms out.
-    """
-    y_squares = np.einsum("id,id->i", y, y)
-    x_squares = np.einsum("id,id->i", x, x)
-    for start in range(0, y.shape[0], _BLOCK):
-        block = slice(start, min(start + _BLOCK, y.shape[0]))
-        k = product(y[block], x)
-        _rbf_from_products(k, y_squares[block], x_squares, 1.0 / width**2)
-        if not np.isnan(diagonal):
-            k[np.arange(k.shape[0]), np.arange(block.start, block.stop)] = diagonal
-        yield block, k
-
-
-@parallel
-def _rbf_from_products(k, y_squares, x_squares, precision):
-    """Turn inner products into kernel values in place."""
-    for i in numba.prange(k.shape[0]):
-        _rbf_row(k[i], y_squares[i], x_squares, precision)
-
-
-@compiled
-def _rbf_row(k, y_square, x_squares, precision):
-    prefer_wide_vectors()
-    for j in range(k.size):
-        k[j] = exp_nonpositive(min(0.0, precision * (k[j] - 0.5 * (y_square + x_squares[j]))))
-
-
 @parallel
 def _apply_all(matrices, v):
     out = np.empty_like(v)
@@ -361,216 +331,47 @@ def _apply_all(matrices, v):
     return out
 
 
-class _KernelOperators:
-    """What the operators of all directions r share: the samples, the kernel between them and the separable parts of the terms."""
-
-    own = ()  # names of what belongs to each r, (m, ...)
-
-    def __init__(self, smoother, r, debias, squares=False):
-        x = smoother.x
-        self.precision = 1.0 / smoother.width**2
-        self.r = r
-        self.x = x
-        self.x_rows = np.ascontiguousarray(x.T)
-        self.eta = self.precision * product(r, x)
-        self.v = product(r, smoother.coefficients) - self.eta
-        self.debias = debias
-        self.matrix = smoother.matrix
-        self.diagonal_value = 0.0 if debias else 1.0
-        if self.matrix is None:
-            self.blocks = lambda: _with_squares(_kernel_blocks(x, x, smoother.width, diagonal=self.diagonal_value), squares)
-            if x.shape[0] <= DENSE_LIMIT:
-                stored = list(self.blocks())
-                self.blocks = lambda: stored
-        self.weight = self._kernel_sums()
-
-    def _kernel_sums(self, square=False):
-        """Sums of the rows of K, or of its entries squared."""
-        if self.matrix is not None:
-            return self._times_kernel(np.ones((1, self.x.shape[0])), square)[0]
-        return np.concatenate([(k2 if square else k).sum(axis=1) for _, k, k2 in self.blocks()])
-
-    def _times_kernel(self, rows, square=False):
-        """``rows @ K`` (K is symmetric), or with the entries of K squared."""
-        if self.matrix is not None:
-            return self.matrix.times(rows, own=self.diagonal_value, square=square)
-        if self.x.shape[0] <= _BLOCK:
-            ((_, k, k2),) = self.blocks()
-            return product(rows, k2 if square else k)
-        out = np.empty((rows.shape[0], self.x.shape[0]))
-        for block, k, k2 in self.blocks():
-            out[:, block] = product(rows, k2 if square else k)
-        return out
-
-    def restricted(self, mask):
-        """The operators picked by a boolean mask; what all r share stays shared."""
-        some = copy.copy(self)
-        for name in ("r", "eta", "v", *self.own):
-            setattr(some, name, getattr(self, name)[mask])
-        return some
-
-
 def _with_ones(rows):
     """Another row, of ones: its product with the kernel is the kernel's sums."""
     return np.concatenate([rows, np.ones((1, rows.shape[1]))])
 
 
-def _second_moment_sum(matrix, p_rows, q_rows):
-    """The sum over distinct j, i, i' in `KernelSmoothed.second_moment`, by products with the kernel on a GPU."""
-    *smoothed, weight = matrix.times(_with_ones(p_rows), own=0.0)
-    f_rows = np.array(smoothed) + weight * q_rows
-    *smoothed, weight = matrix.times(_with_ones(p_rows), own=0.0, square=True)
-    cross = product(np.array(smoothed), q_rows)
-    return product(f_rows, f_rows) - cross - cross.T - product(p_rows * weight, p_rows) - product(q_rows * weight, q_rows)
+def _parts_on_device(smoother):
+    """On a GPU: what works there, the samples as rows x, and p = s - P x."""
+    kit = smoother.matrix.kit
+    x_rows = kit.transposed(smoother.matrix.x)
+    p_rows = kit.transposed(kit.rows_there(smoother.coefficients))
+    kit.add(p_rows, -1.0 / smoother.width**2, x_rows)
+    return kit, x_rows, p_rows
 
 
-def _with_squares(blocks, wanted):
-    for block, k in blocks:
-        yield block, k, k * k if wanted else None
+def _second_moment_sum(smoother):
+    """The sum over distinct j, i, i' in `KernelSmoothed.second_moment`, on a GPU; q = P x."""
+    matrix, precision = smoother.matrix, 1.0 / smoother.width**2
+    kit, x_rows, p_rows = _parts_on_device(smoother)
+    f_rows = matrix.times(p_rows, own=0.0)
+    kit.add(f_rows, precision, x_rows, kernel_sums_on_device(matrix, 0.0))
+    cross = precision * kit.gather(matrix.times(p_rows, own=0.0, square=True), x_rows)
+    weight = kernel_sums_on_device(matrix, 0.0, square=True)
+    own = kit.gather(kit.weighted(p_rows, weight), p_rows) + precision**2 * kit.gather(kit.weighted(x_rows, weight), x_rows)
+    return kit.gather(f_rows, f_rows) - cross - cross.T - own
 
 
-class _SmoothedSensitivity(_KernelOperators):
-    """Products ``H_r v_r`` for KE without forming any gradient: n x n products shared by all r, O(n^2) for each r.
-
-    With ``v_i = s_i.r - x_i.r / H^2``, ``eta_j = x_j.r / H^2`` and ``alpha = x.v``, the gradient at sample j is, up to
-    ``1 / (n H^2)``,  ``sum_i b_ij``  with  ``b_ij = K_ij [ (v_i + eta_j) (x_i - x_j) + r ]``.
-    Debiased, the diagonal of K is zero and ``sum_ij b_ij b_ij^T`` is taken off. There ``(v_i + eta_j)^2`` is multiplied out: the squares
-    need products with K^2 that are the same for every vector, and only the mixed term needs new ones.
-    """
-
-    def __init__(self, smoother, r, debias):
-        super().__init__(smoother, r, debias, squares=debias)
-        n = self.x.shape[0]
-        self.own = ("drift", "squares", "diagonal", "linear") if debias else ("drift",)
-        self.shift_rows = self._times_kernel(self.x_rows)
-        self.shift = np.ascontiguousarray(self.shift_rows.T)
-        self.drift = self._times_kernel(self.v) + self.eta * self.weight
-        self.scale = self.precision**2 / (n * (n - 1.0) * (n - 2.0) if debias else n**3)
-        if debias:
-            self._prepare_self_terms()
-
-    def _prepare_self_terms(self):
-        v, eta, r = self.v, self.eta, self.r
-        weight = self._kernel_sums(square=True)
-        self.squares = v * v + eta * eta
-        self.shift2_rows = self._times_kernel(self.x_rows, square=True)
-        self.shift2 = np.ascontiguousarray(self.shift2_rows.T)
-        smoothed_squares, smoothed_v, smoothed_eta = np.split(
-            self._times_kernel(np.concatenate([self.squares, v, eta]), square=True), 3
-        )
-        self.diagonal = self.squares * weight + smoothed_squares + 2.0 * (v * smoothed_eta + eta * smoothed_v)
-        # sum_ij K_ij^2 (v_i + eta_j) (x_i - x_j), and half of sum_ij K_ij^2 r: both meet r on one side.
-        linear = v * weight + smoothed_eta - smoothed_v - eta * weight
-        self.linear = product(linear, self.x_rows) + 0.5 * weight.sum() * r
-
-    def __call__(self, u):
-        alpha = product(u, self.x)
-        along = np.einsum("md,md->m", self.r, u)
-        both = _both_products(self.eta, self.v, alpha)  # eta alpha, then v alpha
-        m = alpha.shape[0]
-        z = self._times_kernel(both[m:])
-        spread = product(u, self.shift)
-        _finish_gradients(z, self.eta, spread, alpha, self.drift, self.weight, along)
-        back = self._times_kernel(z)
-        _finish_adjoint(back, self.v, self.drift, z, self.eta, spread)
-        out = product(back, self.x_rows)
-        out += product(spread, self.shift_rows)
-        out += np.einsum("mn,n->m", z, self.weight)[:, None] * self.r
-        if self.debias:
-            out -= self._self_terms(u, alpha, both, along)
-        return self.scale * out
-
-    def _self_terms(self, u, alpha, both, along):
-        """``sum_ij b_ij (b_ij.u)``."""
-        smoothed = self._times_kernel(both, square=True)
-        spread = product(u, self.shift2)
-        _finish_self_terms(spread, self.diagonal, self.squares, alpha, self.v, self.eta, smoothed)
-        out = product(spread, self.x_rows)
-        out -= product(alpha, self.shift2_rows)
-        return out + self.linear * along[:, None] + np.einsum("md,md->m", self.linear, u)[:, None] * self.r
-
-
-# Sums and products of (m, n) arrays in one pass and in place: fresh arrays of that size cost more than the arithmetic.
-
-
-@compiled
-def _both_products(a, b, c):
-    m, n = c.shape
-    out = np.empty((2 * m, n))
-    for q in range(m):
-        for i in range(n):
-            out[q, i] = a[q, i] * c[q, i]
-            out[m + q, i] = b[q, i] * c[q, i]
-    return out
-
-
-@compiled
-def _finish_gradients(z, eta, spread, alpha, drift, weight, along):
-    """``z += eta spread - alpha drift + weight along``."""
-    for q in range(z.shape[0]):
-        for i in range(z.shape[1]):
-            z[q, i] += eta[q, i] * spread[q, i] - alpha[q, i] * drift[q, i] + weight[i] * along[q]
-
-
-@compiled
-def _finish_adjoint(back, v, drift, z, eta, spread):
-    """``back = v back - drift z`` and ``spread = eta z``."""
-    for q in range(z.shape[0]):
-        for i in range(z.shape[1]):
-            back[q, i] = v[q, i] * back[q, i] - drift[q, i] * z[q, i]
-            spread[q, i] = eta[q, i] * z[q, i]
-
-
-@compiled
-def _finish_self_terms(spread, diagonal, squares, alpha, v, eta, smoothed):
-    """``spread = diagonal alpha - squares spread - 2 (v K2 eta alpha + eta K2 v alpha)`` and ``alpha = squares alpha``."""
-    m = alpha.shape[0]
-    for q in range(m):
-        for i in range(alpha.shape[1]):
-            mixed = v[q, i] * smoothed[q, i] + eta[q, i] * smoothed[m + q, i]
-            spread[q, i] = diagonal[q, i] * alpha[q, i] - squares[q, i] * spread[q, i] - 2.0 * mixed
-            alpha[q, i] *= squares[q, i]
-
-
-class _KernelizedSensitivity(_KernelOperators):
-    """Products ``G_r u_r`` for the estimator "ksd", O(n^2) for each r.
-
-    ``G_r`` is the mean over pairs of  ``-K [ c'' r r^T - P c' (r e^T + e r^T) + c (P^2 e e^T - P I) ]``,  ``e = x_i - x_j``, where
-    ``c = (v_i + eta_j)(v_j + eta_i) + P`` is the Stein term along r over K, a polynomial in ``e.r`` with derivatives c' and c''.
-    """
-
-    own = ("rows", "tilt")
-
-    def __init__(self, smoother, r, debias):
-        super().__init__(smoother, r, debias)
-        n = self.x.shape[0]
-        self.rows = self._smoothed_stein(np.ones_like(self.v))
-        tilt = self.v - self.eta
-        self.tilt = 2.0 * self.precision * product(tilt * self.weight - self._times_kernel(tilt), self.x_rows)
-        self.scale = 1.0 / (n * (n - 1.0) if debias else n**2)
-
-    def _smoothed_stein(self, alpha):
-        """``sum_j c_ij K_ij alpha_j``."""
-        v, eta = self.v, self.eta
-        stacked = np.concatenate([v * alpha, eta * alpha, v * eta * alpha, alpha])
-        kv, keta, kboth, k = np.split(self._times_kernel(stacked), 4)
-        return v * kv + eta * keta + kboth + (v * eta + self.precision) * k
-
-    def __call__(self, u):
-        alpha = product(u, self.x)
-        along = np.einsum("md,md->m", self.r, u)[:, None]
-        stretch = 2.0 * product(self.rows * alpha - self._smoothed_stein(alpha), self.x_rows)
-        out = self.precision * self.rows.sum(axis=1)[:, None] * u - self.precision**2 * stretch
-        out += self.precision * (np.einsum("md,md->m", self.tilt, u)[:, None] * self.r + along * self.tilt)
-        out += 2.0 * self.precision**2 * self.weight.sum() * along * self.r
-        return self.scale * out
+def _kernelized_moment_sum(smoother, own):
+    """The sum over pairs in `KernelizedDifference.second_moment`, on a GPU."""
+    matrix, precision = smoother.matrix, 1.0 / smoother.width**2
+    kit, x_rows, p_rows = _parts_on_device(smoother)
+    weight = kernel_sums_on_device(matrix, own)
+    cross = precision * kit.gather(kit.weighted(p_rows, weight), x_rows)
+    total = kit.gather(p_rows, matrix.times(p_rows, own=own)) + precision**2 * kit.gather(x_rows, matrix.times(x_rows, own=own))
+    return total + cross + cross.T + precision * total_weight(kit, weight) * np.eye(cross.shape[0])
 
 
 def _stein_right_side(x, width):
     """``B_j = sum_i grad_{x_i} k(x_i, x_j)``, (n, d)."""
     out = np.empty_like(x)
     x_rows = np.ascontiguousarray(x.T)
-    for block, k in _kernel_blocks(x, x, width, diagonal=1.0):
+    for block, k in kernel_blocks(x, x, width, diagonal=1.0):
         out[block] = (k.sum(axis=1)[:, None] * x[block] - product(k, x_rows)) / width**2
     return out
 
@@ -579,19 +380,21 @@ def _ridge_cholesky(x, width, eta):
     """``(K + eta I)^(-1) B`` by a Cholesky factorisation."""
     from scipy.linalg import cho_factor, cho_solve
 
-    k = np.concatenate([block for _, block in _kernel_blocks(x, x, width, diagonal=1.0)])
+    k = np.concatenate([block for _, block in kernel_blocks(x, x, width, diagonal=1.0)])
     k[np.diag_indices_from(k)] += eta
     return cho_solve(cho_factor(k, overwrite_a=True, check_finite=False), _stein_right_side(x, width), check_finite=False)
 
 
-def _ridge_on_device(matrix, x, width, eta):
+def _ridge_on_device(matrix, width, eta):
     """The same by conjugate gradients on a GPU."""
-    x_rows = np.ascontiguousarray(x.T)
-    *smoothed, weight = matrix.times(_with_ones(x_rows), own=1.0)
-    solution = matrix.ridge_solve((weight * x_rows - np.array(smoothed)) / width**2, eta, max_steps=_MOST_STEPS)
+    kit = matrix.kit
+    x_rows = kit.transposed(matrix.x)
+    right = kit.weighted(x_rows, kernel_sums_on_device(matrix, 1.0))
+    kit.add(right, -1.0, matrix.times(x_rows, own=1.0))
+    solution = matrix.ridge_solve(right, eta, max_steps=_MOST_STEPS)
     if solution is None:
         raise _no_convergence(_MOST_STEPS)
-    return np.ascontiguousarray(solution.T)
+    return np.ascontiguousarray(solution.T) / width**2
 
 
 def _no_convergence(steps):
@@ -609,7 +412,7 @@ def _ridge_conjugate_gradient(x, width, eta, tolerance=1e-8, max_steps=_MOST_STE
         if np.all(norms <= target):
             return solution
         rows = np.ascontiguousarray(direction.T)
-        image = np.concatenate([product(k, rows) for _, k in _kernel_blocks(x, x, width, diagonal=1.0)]) + eta * direction
+        image = np.concatenate([product(k, rows) for _, k in kernel_blocks(x, x, width, diagonal=1.0)]) + eta * direction
         curvature = np.einsum("nd,nd->d", direction, image)
         step = np.divide(norms, curvature, out=np.zeros_like(norms), where=curvature > 0)
         solution += step * direction

@@ -25,9 +25,9 @@ def summarise(result, explanation, alpha):
             sentences.append(_worst(explanation))
     elif result.slices is not None:
         sentences.append("The result holds no samples that would show where and how; give `x` and `score`.")
-    caveats = _caveats(result, explanation is not None) + ([] if explanation is None else list(explanation.caveats))
-    if caveats:
-        sentences.append(f"Beware: {'; '.join(caveats)}.")
+    beware = caveats(result, explanation)
+    if beware:
+        sentences.append(f"Beware: {'; '.join(beware)}.")
     return " ".join(sentences)
 
 
@@ -123,8 +123,9 @@ def _worst(explanation):
     return f"The samples that misfit most are rows {', '.join(worst[:-1])} and {worst[-1]}." if len(worst) > 1 else ""
 
 
-def _caveats(result, known):
-    """What to beware of; where the samples are not `known`, their number and dependence can't be looked at either."""
+def caveats(result, explanation):
+    """What to beware of, in words; without an explanation the samples' number and dependence can't be looked at either."""
+    known = explanation is not None
     caveats = []
     if result.null == "bootstrap" and result.n_test < 100:
         caveats.append("the multinomial bootstrap rejects too often with fewer than about 100 samples; null='wild' does not")
@@ -132,4 +133,4 @@ def _caveats(result, known):
         caveats.append("the limit law is for many independent samples")
     if result.lag > 2:
         caveats.append(f"the samples count as a chain, with signs of lag {result.lag:.3g}")
-    return caveats
+    return caveats + (list(explanation.caveats) if known else [])

@@ -109,8 +109,21 @@ def test_json(run):
     assert abs(said["strongest_slice"]["r"]["beta"]) > 0.9 and abs(said["strongest_slice"]["g"]["beta"]) > 0.9
     assert len(said["members"]) > 5 and said["members"][0]["adjusted_pvalue"] == said["pvalue"]
     assert said["timings"]["total"] > 0 and said["versions"]["fastsksd"] == fs.__version__
+    assert said["caveats"] == []
     code, out, _ = run("x.npy", *GOOD, "--method", "ksd", "--n-resamples", "50", "--json")
     assert json.loads(out)["strongest_slice"] is None
+    np.save("chain.npy", np.repeat(X, 4, axis=0) + 0.01 * np.random.default_rng(0).standard_normal((480, 2)))
+    for method in ("sksd", "ksd"):
+        (caveat,) = json.loads(run("chain.npy", *GOOD, "--method", method, "--n-resamples", "50", "--json")[1])["caveats"]
+        assert caveat.startswith("neighbouring samples depend") and "--null wild" in caveat and "--lag" in caveat
+
+
+def test_a_gpu_that_is_not_there(run, monkeypatch):
+    from fastsksd.engines import cuda
+
+    monkeypatch.setattr(cuda, "missing", lambda: "no NVIDIA driver was found on this machine.")
+    code, _, err = run("x.npy", *GOOD, *QUICK, "--engine", "cuda")
+    assert code == 2 and "no NVIDIA driver" in err
 
 
 def test_json_has_no_nan():

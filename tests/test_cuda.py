@@ -62,6 +62,25 @@ def test_without_a_device_the_error_says_so(monkeypatch, driver, words):
     assert door.hardware.__wrapped__() == ()
 
 
+def test_what_is_held_is_found_by_its_memory():
+    from fastsksd.engines.cuda.held import find
+
+    x, other = np.arange(24.0).reshape(8, 3), np.zeros((8, 3))
+    assert find(x) is None
+    with door.holding(x):
+        held, start, stop = find(x[2:5])
+        assert held.array is x and (start, stop) == (2, 5)
+        for rows in (other, x[::2], x[:, :2], x.ravel()[1:22].reshape(7, 3), x.astype(np.float32)):
+            assert find(rows) is None
+        with door.holding(x[4:], other):
+            assert find(x[4:6])[0] is held and find(other)[1:] == (0, 8)
+        assert find(other) is None
+        with pytest.raises(RuntimeError), door.holding(other):
+            raise RuntimeError
+        assert find(other) is None
+    assert find(x) is None
+
+
 def test_an_unknown_engine_is_refused():
     for call in (fs.active_slices, fs.sksd_value_and_grad, fs.refine_slices, fs.sksd, fs.gof_test):
         slices = {} if call in (fs.active_slices, fs.gof_test) else {"slices": fs.random_slices(2, 1)}

@@ -406,6 +406,10 @@ def test_caveats():
     assert any("neighbouring samples depend on each other" in caveat for caveat in taken_as_independent.caveats)
     assert not any("neighbouring" in caveat for caveat in fs.gof_test(x, -x, rng=0, lag="auto").explain().caveats)
     assert "count as a chain" in fs.gof_test(x, -x, rng=0, lag="auto").summary()
+    (caveat,) = fs.gof_test(x, -x, method="ksd", rng=0).explain().caveats
+    assert "neighbouring samples depend" in caveat and "null='wild' and a `lag` of about " in caveat
+    assert fs.gof_test(x, -x, method="ksd", lag=300, rng=0).explain().caveats == ()
+    assert all(fs.gof_test(normal(500, 2, seed), np.negative, method="ksd", rng=0).explain().caveats == () for seed in range(10))
     assert all(fs.gof_test(normal(500, 2, seed), np.negative, rng=0).explain().caveats == () for seed in range(10))
     repeated = np.repeat(normal(100, 2), 2, axis=0)[np.random.default_rng(0).permutation(200)]
     assert "100 of 200 samples are exact repeats of others" in fs.gof_test(repeated, -repeated, slices=axes(2), rng=0).explain().caveats

@@ -1,5 +1,6 @@
 """The bridge to Stan: a model compiled by Stan's own compiler with Stan's own headers, loaded by bridgestan.StanModel."""
 
+import doctest
 import importlib.util
 import shutil
 import subprocess
@@ -32,8 +33,12 @@ UNCONSTRAINED = ("mu", "sigma", "p.1", "p.2", "u.1.1", "u.2.1", "u.1.2", "u.2.2"
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("stan")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("stan")
+
+
+@pytest.fixture(scope="module")
+def model(folder):
     stan = Path(importlib.util.find_spec("httpstan").origin).parent
     (folder / "model.stan").write_text(STAN)
     subprocess.run([stan / "stanc", f"--o={folder / 'model.cpp'}", folder / "model.stan"], check=True)
@@ -103,6 +108,15 @@ def test_draws_that_stan_rejects_are_counted(model):
     samples["sigma"][:] = -1.0
     with pytest.raises(RuntimeError, match="Lower bounded variable is -1"):
         bridge.draws(model, samples, on_nan="drop")
+
+
+def test_examples(model, folder, monkeypatch):
+    """The docstrings' own, in a folder that holds what they read."""
+    arviz = pytest.importorskip("arviz")
+    arviz.from_dict(posterior=sample((4, 250))).to_netcdf(folder / "draws.nc")
+    monkeypatch.chdir(folder)
+    done = doctest.testmod(bridge, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert done.failed == 0 and done.attempted >= 7
 
 
 def test_bad_input_is_explained(model):

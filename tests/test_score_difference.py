@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastsksd as fs
-from fastsksd import models
+from fastsksd import models, sensitivity
 from fastsksd import score_difference as sd
 
 SEED = st.integers(0, 2**32 - 1)
@@ -86,8 +86,8 @@ def test_blocks_change_nothing(debias, estimator, monkeypatch):
     r = unit(y)
     whole = estimator(x, s, width)
     expected = whole.value(y), whole.second_moment(debias), dense(whole.sensitivity(r, debias), 4, 3)
-    monkeypatch.setattr(sd, "_BLOCK", 7)
-    monkeypatch.setattr(sd, "DENSE_LIMIT", 10)
+    monkeypatch.setattr(sensitivity, "_BLOCK", 7)
+    monkeypatch.setattr(sensitivity, "DENSE_LIMIT", 10)
     parts = estimator(x, s, width)
     for got, want in zip(
         (parts.value(y), parts.second_moment(debias), dense(parts.sensitivity(r, debias), 4, 3)), expected, strict=True

@@ -6,6 +6,7 @@ from .._validate import check_choice
 from . import cuda, gradients
 from .direct import DirectEngine
 from .fourier import TOLERANCE, FourierEngine, check_tolerance, features_needed
+from .pairs import Source  # noqa: F401
 
 ENGINES = ("direct", "fourier")
 DEVICE_ENGINES = ("cuda", "cuda direct", "cuda fourier", "cuda32")
@@ -30,8 +31,8 @@ _DEVICE_PER_RUN = 5e5
 WORTH_A_DEVICE = 5e9  # nanoseconds on the CPU from which "auto" looks for one: kernels are compiled anew in every process
 
 
-def load(engine, code, y, s, a, h, tol=TOLERANCE):
-    """The engine of that name."""
+def load(engine, code, y, s, a, h, tol=TOLERANCE, source=None):
+    """The engine of that name; one on a GPU makes the projections y and s there from their `source`, see `pairs.Source`, if that lies there."""
     if engine == "direct":
         return DirectEngine(code, y, s, a, h)
     if engine == "fourier":
@@ -40,23 +41,23 @@ def load(engine, code, y, s, a, h, tol=TOLERANCE):
     from .cuda.pairs import CudaDirectEngine
 
     if engine == "cuda fourier":
-        return CudaFourierEngine(code, y, s, a, h, tol=tol, fallback=CudaDirectEngine)
-    return CudaDirectEngine(code, y, s, a, h, real=np.float32 if engine == "cuda32" else np.float64)
+        return CudaFourierEngine(code, y, s, a, h, tol=tol, fallback=CudaDirectEngine, source=source)
+    return CudaDirectEngine(code, y, s, a, h, np.float32 if engine == "cuda32" else np.float64, source)
 
 
 def choose_engine(engine, tol=TOLERANCE):
-    """How to load an engine: a function of the kernel's code, y, s, a, h (see `DirectEngine`), and by keyword of what will be asked
-    for, see `expected_cost`. "auto" takes the one that is expected to be faster, "cpu" and "cuda" do among those of the CPU and of the device."""
+    """How to load an engine: a function of the kernel's code, y, s, a, h (see `DirectEngine`), and by keyword of their source and of what
+    will be asked for, see `expected_cost`. "auto" takes the one that is expected to be faster, "cpu" and "cuda" do among those of the CPU and of the device."""
     check_choice("engine", engine, NAMES)
     tol = check_tolerance(tol)
     if engine in DEVICE_ENGINES:
         cuda.require()
 
-    def loaded(code, y, s, a, h, **demand):
+    def loaded(code, y, s, a, h, source=None, **demand):
         name = engine
         if engine in ("auto", "cpu", "cuda"):
             name = cheapest_engine(code, y, h, among=engine, tol=tol, **demand)
-        return load(name, code, y, s, a, h, tol)
+        return load(name, code, y, s, a, h, tol, source)
 
     return loaded
 
@@ -69,23 +70,24 @@ def takes_device(engine, cost):
     return engine in DEVICE_ENGINES or (engine == "auto" and cost > WORTH_A_DEVICE and bool(cuda.hardware()))
 
 
-def kernel_matrix(engine, x, width):
-    """The Gaussian kernel between samples on a GPU, or None for the CPU, where score differences make it themselves."""
+def kernel_matrix(engine, x, centre, width):
+    """The Gaussian kernel between samples on a GPU, or None for the CPU, where score differences make it themselves. Distances are computed
+    about the `centre`."""
     n, d = x.shape
     if not takes_device(engine, n * n * (_PER_PAIR + d * _PER_TERM)):
         return None
     from .cuda.smoothing import CudaKernelMatrix
 
-    return CudaKernelMatrix(x, width)
+    return CudaKernelMatrix(x, width, centre)
 
 
-def slice_gradients(engine, code, y, s, a, h, statistic):
-    """`gradients.slice_gradients` by an engine of that name."""
+def slice_gradients(engine, code, y, s, a, h, statistic, source=None):
+    """`gradients.slice_gradients` by an engine of that name; for `source` see `load`."""
     if not takes_device(engine, y.shape[0] * y.shape[1] ** 2 * _PER_TERM):
         return gradients.slice_gradients(code, y, s, a, h, statistic)
     from .cuda.gradients import slice_gradients
 
-    return slice_gradients(code, y, s, a, h, statistic, real=np.float32 if engine == "cuda32" else np.float64)
+    return slice_gradients(code, y, s, a, h, statistic, np.float32 if engine == "cuda32" else np.float64, source)
 
 
 def cheapest_engine(code, y, h, *, among="auto", **demand):

@@ -67,6 +67,7 @@ class FourierEngine:
         self.s = s
         self.a = a / h
         self.m, self.n = y.shape
+        self.multiple = 1.0
         self._plan()
 
     def _plan(self, all_inside=False):
@@ -89,14 +90,16 @@ class FourierEngine:
             centres.append(0.5 * (row.min() + row.max()))
             masks.append(inside)
         kept = ~self.long
+        self.centres = np.array(centres)
         self.inside = np.array(masks).reshape(-1, self.n)
-        y = self.y[kept] - np.array(centres)[:, None]
+        y = self.y[kept] - self.centres[:, None]
         self.loaded = [np.ascontiguousarray(array) for array in (y, self.s[kept], self.a[kept])]
         self.layout = _Layout(series)
-        self.rest = None
-        if self.long.any():
-            some = self.long
-            self.rest = self.fallback(self.code, self.y[some], self.s[some], self.a[some], np.ones(np.count_nonzero(some)))
+        self.rest = self._pair_by_pair(self.long) if self.long.any() else None
+
+    def _pair_by_pair(self, some):
+        """The other engine for the slices picked by a boolean mask."""
+        return self.fallback(self.code, self.y[some], self.s[some], self.a[some], np.ones(np.count_nonzero(some)))
 
     @property
     def name(self):
@@ -111,7 +114,7 @@ class FourierEngine:
     def rescaled(self, multiple):
         """The same slices with their bandwidths multiplied."""
         other = copy.copy(self)
-        other.y, other.a = self.y / multiple, self.a / multiple
+        other.y, other.a, other.multiple = self.y / multiple, self.a / multiple, self.multiple * multiple
         other._plan()
         return other
 
@@ -156,8 +159,7 @@ class FourierEngine:
     def spectrum(self):
         """Eigenvalues of the centred matrix of all ``mu_ij``, over n, from the covariance of the features."""
         if self.rest is not None:
-            h = np.ones(self.m)
-            return self.fallback(self.code, self.y, self.s, self.a, h).spectrum()
+            return self._pair_by_pair(np.ones(self.m, dtype=bool)).spectrum()
         if any(far.size for far in self.outside):
             # Samples far out have no features of their own; leave them in, with a series for the whole range.
             whole = copy.copy(self)

@@ -1,5 +1,7 @@
 """Sums over pairs of a symmetric matrix that is never stored: what every quadratic-time statistic is made of."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from .._linalg import quadratic_forms
@@ -7,6 +9,17 @@ from ..kernels import own_term
 
 TILE = 1024
 MOST_STORED = 8000  # samples up to which `spectrum` stores the matrix
+
+
+class Source(NamedTuple):
+    """Of what projections were made, for engines that make them anew where the data lies: samples and scores, or some `rows` of them, along g
+    and r."""
+
+    x: np.ndarray
+    scores: np.ndarray
+    r: np.ndarray
+    g: np.ndarray
+    rows: np.ndarray | None = None
 
 
 class PairTerms:

@@ -48,12 +48,12 @@ def draws(
 
     Examples
     --------
-    >>> import blackjax, jax, jax.numpy as jnp, fastsksd as fs                      # doctest: +SKIP
-    >>> nuts = blackjax.nuts(lambda z: -0.5 * (z**2).sum(), 0.5, jnp.ones(2))       # doctest: +SKIP
-    >>> step = lambda state, key: (lambda out: (out[0], out))(nuts.step(key, state))  # doctest: +SKIP
-    >>> keys = jax.random.split(jax.random.key(0), 200)                             # doctest: +SKIP
-    >>> _, (states, infos) = jax.lax.scan(step, nuts.init(jnp.zeros(2)), keys)      # doctest: +SKIP
-    >>> fs.interop.blackjax.draws(states, infos=infos)                              # doctest: +SKIP
+    >>> import blackjax, jax, jax.numpy as jnp, fastsksd as fs
+    >>> nuts = blackjax.nuts(lambda z: -0.5 * (z**2).sum(), 0.5, jnp.ones(2))
+    >>> step = lambda state, key: (lambda out: (out[0], out))(nuts.step(key, state))
+    >>> keys = jax.random.split(jax.random.key(0), 200)
+    >>> _, (states, infos) = jax.lax.scan(step, nuts.init(jnp.zeros(2)), keys)
+    >>> fs.interop.blackjax.draws(states, infos=infos)
     Draws(200 of 1 chain, d=2: x[0], x[1])
     """
     jax = library("jax")

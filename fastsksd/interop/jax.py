@@ -31,12 +31,12 @@ def sksd_loss(x, score, slices, *, kernel="rbf", statistic="v"):
 
     Examples
     --------
-    >>> import jax, fastsksd as fs                                              # doctest: +SKIP
-    >>> from fastsksd.interop.jax import sksd_loss                              # doctest: +SKIP
-    >>> x = jax.random.normal(jax.random.key(0), (500, 2)) + 1.0                # doctest: +SKIP
-    >>> slices = fs.Slices(np.eye(2), np.eye(2))                                # doctest: +SKIP
-    >>> gradient = jax.grad(lambda mean: sksd_loss(x, mean - x, slices))(jax.numpy.zeros(2))  # doctest: +SKIP
-    >>> bool((gradient < 0).all())                                              # doctest: +SKIP
+    >>> import jax, fastsksd as fs
+    >>> from fastsksd.interop.jax import sksd_loss
+    >>> x = jax.random.normal(jax.random.key(0), (500, 2)) + 1.0
+    >>> slices = fs.Slices(np.eye(2), np.eye(2))
+    >>> gradient = jax.grad(lambda mean: sksd_loss(x, mean - x, slices))(jax.numpy.zeros(2))
+    >>> bool((gradient < 0).all())
     True
     """
     jnp = library("jax").numpy
@@ -103,8 +103,8 @@ def score_from_logp(logp, *, batch_size=None):
 
     Examples
     --------
-    >>> score = score_from_logp(lambda x: -0.5 * (x**2).sum())                  # doctest: +SKIP
-    >>> score(np.ones((2, 3)))                                                  # doctest: +SKIP
+    >>> score = score_from_logp(lambda x: -0.5 * (x**2).sum())
+    >>> score(np.ones((2, 3)))
     array([[-1., -1., -1.],
            [-1., -1., -1.]])
     """

@@ -27,10 +27,10 @@ def score(model, model_args=(), model_kwargs=None, *, batch_size=_BATCH):
 
     Examples
     --------
-    >>> import numpy as np, numpyro, fastsksd as fs                                 # doctest: +SKIP
-    >>> def model():                                                                # doctest: +SKIP
+    >>> import numpy as np, numpyro, fastsksd as fs
+    >>> def model():
     ...     numpyro.sample("scale", numpyro.distributions.HalfNormal())
-    >>> fs.interop.numpyro.score(model)(np.zeros((1, 1)))                           # doctest: +SKIP
+    >>> fs.interop.numpyro.score(model)(np.zeros((1, 1)))
     array([[0.]])
     """
     target = _Target(model, model_args, model_kwargs or {})
@@ -77,11 +77,13 @@ def draws(
 
     Examples
     --------
-    >>> import jax                                                                  # doctest: +SKIP
-    >>> from numpyro.infer import MCMC, NUTS                                        # doctest: +SKIP
-    >>> mcmc = MCMC(NUTS(model), num_warmup=200, num_samples=500, progress_bar=False)  # doctest: +SKIP
-    >>> mcmc.run(jax.random.key(0), extra_fields=("z_grad",))                       # doctest: +SKIP
-    >>> fs.interop.numpyro.draws(mcmc)                                              # doctest: +SKIP
+    >>> import jax, numpyro, fastsksd as fs
+    >>> from numpyro.infer import MCMC, NUTS
+    >>> def model():
+    ...     numpyro.sample("scale", numpyro.distributions.HalfNormal())
+    >>> mcmc = MCMC(NUTS(model), num_warmup=200, num_samples=500, progress_bar=False)
+    >>> mcmc.run(jax.random.key(0), extra_fields=("z_grad",))
+    >>> fs.interop.numpyro.draws(mcmc)
     Draws(500 of 1 chain, d=1: scale)
     """
     numpyro, jax = library("numpyro"), library("jax")

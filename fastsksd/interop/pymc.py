@@ -25,10 +25,10 @@ def score(model, *, mode=None):
 
     Examples
     --------
-    >>> import numpy as np, pymc as pm, fastsksd as fs                              # doctest: +SKIP
-    >>> with pm.Model() as model:                                                   # doctest: +SKIP
+    >>> import numpy as np, pymc as pm, fastsksd as fs
+    >>> with pm.Model() as model:
     ...     scale = pm.HalfNormal("scale")
-    >>> fs.interop.pymc.score(model, mode="FAST_COMPILE")(np.zeros((1, 1)))         # doctest: +SKIP
+    >>> fs.interop.pymc.score(model, mode="FAST_COMPILE")(np.zeros((1, 1)))
     array([[0.]])
     """
     _check_model(model)
@@ -73,11 +73,14 @@ def draws(model, idata, *, var_names=None, mode=None, on_divergence="error", on_
 
     Examples
     --------
-    >>> idata = {"scale": abs(np.random.default_rng(0).standard_normal((4, 250)))}  # doctest: +SKIP
-    >>> draws = fs.interop.pymc.draws(model, idata, mode="FAST_COMPILE")            # doctest: +SKIP
-    >>> draws                                                                       # doctest: +SKIP
+    >>> import numpy as np, pymc as pm, fastsksd as fs
+    >>> with pm.Model() as model:
+    ...     scale = pm.HalfNormal("scale")
+    >>> idata = {"scale": abs(np.random.default_rng(0).standard_normal((4, 250)))}
+    >>> draws = fs.interop.pymc.draws(model, idata, mode="FAST_COMPILE")
+    >>> draws
     Draws(1000 of 4 chains, d=1: scale_log__)
-    >>> draws.test(rng=0).reject()                                                  # doctest: +SKIP
+    >>> draws.test(rng=0).reject()
     False
     """
     _check_model(model)

@@ -25,9 +25,13 @@ def score(model):
 
     Examples
     --------
-    >>> import bridgestan, numpy as np, fastsksd as fs                              # doctest: +SKIP
-    >>> model = bridgestan.StanModel("model.stan", "data.json")                     # doctest: +SKIP
-    >>> fs.interop.stan.score(model)(np.zeros((1, model.param_unc_num())))          # doctest: +SKIP
+    A compiled model; ``StanModel("model.stan", "data.json")`` compiles it first. Among its parameters are ``mu ~ normal(1, 2)`` and ``sigma ~ gamma(3, 2)``, in
+    whose place is its logarithm:
+
+    >>> import bridgestan, numpy as np, fastsksd as fs
+    >>> model = bridgestan.StanModel("model.so")
+    >>> fs.interop.stan.score(model)(np.zeros((1, model.param_unc_num())))[:, :2]
+    array([[0.25, 1.  ]])
     """
     _check_model(model)
     d = len(model.param_unc_names())
@@ -62,8 +66,14 @@ def draws(model, idata, *, var_names=None, on_divergence="error", on_nan="error"
 
     Examples
     --------
-    >>> fit = cmdstanpy.CmdStanModel(stan_file="model.stan").sample("data.json")    # doctest: +SKIP
-    >>> fs.interop.stan.draws(model, arviz.from_cmdstanpy(fit)).test()              # doctest: +SKIP
+    Draws of CmdStan, written by ``arviz.from_cmdstanpy(fit).to_netcdf("draws.nc")``:
+
+    >>> import bridgestan, fastsksd as fs
+    >>> draws = fs.interop.stan.draws(bridgestan.StanModel("model.so"), "draws.nc")
+    >>> len(draws), draws.names[:2]
+    (1000, ('mu', 'sigma'))
+    >>> draws.test(rng=0).reject()
+    False
     """
     function = score(model)
     idata = read(idata)

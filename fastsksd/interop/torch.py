@@ -32,12 +32,12 @@ def sksd_loss(x, score, slices, *, kernel="rbf", statistic="v"):
 
     Examples
     --------
-    >>> import torch, fastsksd as fs                                            # doctest: +SKIP
-    >>> from fastsksd.interop.torch import sksd_loss                            # doctest: +SKIP
-    >>> x = torch.randn(500, 2) + 1.0                                           # doctest: +SKIP
-    >>> mean = torch.zeros(2, requires_grad=True)                               # doctest: +SKIP
-    >>> sksd_loss(x, mean - x, fs.Slices(np.eye(2), np.eye(2))).backward()      # doctest: +SKIP
-    >>> bool((mean.grad < 0).all())                                             # doctest: +SKIP
+    >>> import torch, fastsksd as fs
+    >>> from fastsksd.interop.torch import sksd_loss
+    >>> x = torch.randn(500, 2) + 1.0
+    >>> mean = torch.zeros(2, requires_grad=True)
+    >>> sksd_loss(x, mean - x, fs.Slices(np.eye(2), np.eye(2))).backward()
+    >>> bool((mean.grad < 0).all())
     True
     """
     torch = library("torch")
@@ -100,8 +100,8 @@ def score_from_logp(logp, *, batch_size=None, dtype=None, device=None):
 
     Examples
     --------
-    >>> score = score_from_logp(lambda x: -0.5 * (x**2).sum(dim=1))             # doctest: +SKIP
-    >>> score(np.ones((2, 3)))                                                  # doctest: +SKIP
+    >>> score = score_from_logp(lambda x: -0.5 * (x**2).sum(dim=1))
+    >>> score(np.ones((2, 3)))
     array([[-1., -1., -1.],
            [-1., -1., -1.]])
     """

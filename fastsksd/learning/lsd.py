@@ -39,9 +39,11 @@ class LearnedSteinLoss:
     --------
     >>> import numpy as np
     >>> from fastsksd.learning import LearnedSteinLoss
-    >>> loss = LearnedSteinLoss(2, hidden=(32,), rng=0)  # doctest: +SKIP
+    >>> loss = LearnedSteinLoss(2, hidden=(32,), rng=0)
     >>> x = np.random.default_rng(0).standard_normal((100, 2))
-    >>> value, by_score = loss(x, -x)  # doctest: +SKIP
+    >>> value, by_score = loss(x, -x)
+    >>> by_score.shape
+    (100, 2)
     """
 
     def __init__(

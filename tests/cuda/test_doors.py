@@ -1,6 +1,7 @@
 """`engine="cuda"` through the public functions, in the simulator: the same answers as on the CPU, and nothing lost for want of memory."""
 
 import threading
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -72,6 +73,43 @@ def test_loss_is_that_of_the_cpu():
         np.testing.assert_allclose(other_slope, slope, atol=1e-10)
 
 
+@pytest.fixture
+def sent(monkeypatch):
+    """Every array that goes to the device."""
+    arrays, to_device = [], device.cuda.to_device
+
+    def recording(array, **options):
+        arrays.append(array)
+        return to_device(array, **options)
+
+    monkeypatch.setattr(device.cuda, "to_device", recording)
+    return arrays
+
+
+@pytest.mark.parametrize(("options", "times"), [
+    ({"multiples": (1.0,)}, 2),
+    ({"n_slices": 2, "train": 7, "null": "spectral", "engine": "cuda fourier", "tol": 1e-2}, 2),
+    ({"n_slices": 1, "train": 7, "estimator": "ksd", "refine": {"epochs": 2, "batch_size": 7}}, 2),
+    ({"slices": fs.random_slices(3, 3, rng=0), "engine": "cuda fourier", "kernel": "imq", "tol": 1e-2}, 2),
+    ({"slices": fs.random_slices(3, 1, rng=0)}, 0),  # projections are smaller than the samples
+])  # fmt: skip
+def test_samples_and_scores_go_to_the_device_once(options, times, sent):
+    x = np.random.default_rng(0).standard_normal((14, 3))
+    options = {"engine": "cuda direct", "n_resamples": 3, "rng": 1} | options
+    gpu = fs.gof_test(x, np.negative, **options)
+    cpu = fs.gof_test(x, np.negative, **(options | {"engine": "cpu"}))
+    np.testing.assert_allclose(gpu.statistic, cpu.statistic, rtol=0.02 if "tol" in options else 1e-8)
+    large = [array for array in sent if array.ndim == 2 and array.size > 21]  # more than half of the samples
+    assert [array.shape for array in large] == times * [(14, 3)]
+    for array in large:
+        assert np.array_equal(np.sort(np.abs(array), axis=None), np.sort(np.abs(x), axis=None))
+
+
+def test_refinement_sends_its_samples_once(sent):
+    fs.refine_slices(X, -X, fs.random_slices(2, 2, rng=0), epochs=3, batch_size=7, engine="cuda", rng=0)
+    assert [array.shape for array in sent if array.size > 14] == [(14, 2), (14, 2)]
+
+
 def problems(count):
     rng = np.random.default_rng(5)
     return [{"name": f"number {k}", "x": rng.standard_normal((9, 2)), "score": np.negative} for k in range(count)]
@@ -98,6 +136,29 @@ def test_lanes_of_a_batch_have_their_own_streams(monkeypatch):
     barrier = threading.Barrier(2)
     fs.gof_batch([(X, score), (X, score)], engine="cuda direct", slices=SLICES, n_resamples=1, progress=False)
     assert len(seen) == len({stream for _, stream in seen}) == 2
+
+
+def test_several_devices_share_a_batch(monkeypatch):
+    """Three devices by name: who is given what can be seen without them."""
+    here, places, barrier = threading.local(), set(), threading.Barrier(6)
+    allocate = device.cuda.device_array
+
+    def score(x):
+        barrier.wait(timeout=120)  # until six tests run at once
+        return -x
+
+    def allocating(shape, **options):
+        places.add((threading.get_ident(), here.index))
+        return allocate(shape, **options)
+
+    monkeypatch.setattr(device, "count", lambda: 3)
+    monkeypatch.setattr(device.cuda, "select_device", lambda index: setattr(here, "index", index))
+    monkeypatch.setattr(device.cuda, "device_array", allocating)
+    tests = [problem | {"score": score} for problem in problems(6)]
+    gpu = fs.gof_batch(tests, engine="cuda direct", slices=SLICES, n_resamples=3, progress=False, rng=3)
+    cpu = fs.gof_batch(problems(6), engine="direct", slices=SLICES, n_resamples=3, progress=False, rng=3)
+    assert Counter(index for _, index in places) == {0: 2, 1: 2, 2: 2}  # two threads on each, and no thread on two
+    np.testing.assert_allclose(gpu.statistics, cpu.statistics, rtol=1e-10)
 
 
 def test_out_of_memory_falls_back_and_loses_nothing(monkeypatch):

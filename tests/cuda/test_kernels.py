@@ -5,7 +5,9 @@ import pytest
 import reference
 
 import fastsksd as fs
-from fastsksd.engines.cuda import blocks, device, smoothing, weights
+from fastsksd.engines import cuda as door
+from fastsksd.engines import smoothing as host
+from fastsksd.engines.cuda import blocks, data, device, smoothing, weights
 from fastsksd.engines.cuda.fourier import CudaFourierEngine
 from fastsksd.engines.cuda.gradients import slice_gradients as device_gradients
 from fastsksd.engines.cuda.pairs import CudaDirectEngine
@@ -124,8 +126,8 @@ def test_conjugate_gradients():
     x, right = rng.standard_normal((9, 2)), rng.standard_normal((2, 9))
     matrix = smoothing.CudaKernelMatrix(x, 1.0)
     exact = np.linalg.solve(gaussian(x, x, 1.0) + 0.5 * np.eye(9), right.T).T
-    np.testing.assert_allclose(matrix.ridge_solve(right, 0.5), exact, atol=1e-7)
-    assert matrix.ridge_solve(right, 0.5, max_steps=1) is None
+    np.testing.assert_allclose(matrix.ridge_solve(device.upload(right), 0.5), exact, atol=1e-7)
+    assert matrix.ridge_solve(device.upload(right), 0.5, max_steps=1) is None
 
 
 def test_blocks():
@@ -144,6 +146,73 @@ def test_blocks():
     got = blocks.row_dots(device.upload(a), device.upload(a), device.upload(values), 5)
     np.testing.assert_allclose(got, (a[:, 5:38] ** 2) @ values, atol=1e-12)
     assert np.array_equal(device.download(blocks.on_device(device.upload(a), np.float32)), a.astype(np.float32))
+
+
+@pytest.mark.parametrize(("n", "d", "m"), [(2, 1, 1), (16, 16, 8), (19, 17, 9)])
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+def test_projections_of_data_on_the_device(n, d, m, real):
+    rng = np.random.default_rng([n, d, m])
+    x, directions = rng.standard_normal((n, d)), rng.standard_normal((m, d))
+    shift, unit, rows = rng.standard_normal(m), rng.uniform(0.5, 2.0, m), rng.integers(0, n, 5)
+    there = device.upload(x)
+    tolerance = dict(rtol=0, atol=20 * SINGLE[real])
+    np.testing.assert_allclose(device.download(data.along(directions, there, real=real)), directions @ x.T, **tolerance)
+    expected = (directions @ x[rows].T - shift[:, None]) / unit[:, None]
+    np.testing.assert_allclose(device.download(data.along(directions, there, shift, unit, rows, real)), expected, **tolerance)
+    assert np.array_equal(device.download(data.centred(x, x[0])), x - x[0])
+
+
+def test_stretches_of_what_is_held_are_not_copied():
+    x = np.arange(24.0).reshape(8, 3)
+    with door.holding(x):
+        whole, part = data.rows_there(x), data.rows_there(x[2:5])
+        assert data.rows_there(x) is whole
+        device.cuda.to_device(-x, to=whole)
+        assert np.array_equal(device.download(part), -x[2:5])  # the same memory
+    assert np.array_equal(device.download(data.rows_there(x)), x)
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 2), (3, 16), (9, 19)])
+def test_parts_of_the_matrix_free_products(m, n):
+    """The device's functions against those of the host of the same names."""
+    rng = np.random.default_rng([m, n])
+
+    def one(shape=(m, n)):
+        return rng.standard_normal(shape)
+
+    def check(name, *arguments):
+        here = [np.copy(value) if isinstance(value, np.ndarray) else value for value in arguments]
+        there = [device.upload(value) if isinstance(value, np.ndarray) else value for value in arguments]
+        got, expected = getattr(smoothing, name)(*there), getattr(host, name)(*here)
+        if expected is not None:
+            got = got if isinstance(got, np.ndarray) else device.download(got)
+            np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12)
+        for a, b in zip(there, here, strict=True):
+            if isinstance(b, np.ndarray):
+                np.testing.assert_allclose(device.download(a), b, rtol=0, atol=1e-12)
+
+    check("transposed", one())
+    check("stacked", one(), one((2, n)))
+    check("weighted", one(), one(n))
+    check("add", one(), 0.7, one())
+    check("add", one(), 0.7, one(), one(n))
+    check("gather", one(), one((4, n)))
+    check("both_products", one(), one(), one())
+    check("finish_gradients", one(), one(), one(), one(), one(), one(n), one(m))
+    check("finish_adjoint", *(one() for _ in range(6)))
+    check("squares_of", one(), one())
+    check("self_parts", one(), one(), one(n), one((3 * m, n)))
+    check("finish_self_terms", *(one() for _ in range(6)), one((2 * m, n)))
+    check("stein_products", one(), one(), one())
+    check("finish_stein", one(), one(), one(), one(), 0.3, one((4 * m, n)))
+    rows, mask = one(), rng.uniform(size=m) < 0.6
+    assert np.array_equal(device.download(smoothing.pick(device.upload(rows), mask)), rows[mask])
+
+
+def test_single_places():
+    flat = device.upload(np.zeros(9))
+    blocks.put()((3, 1), 2.0, device.upload(np.array([0, 3, 8]), np.int64), flat)
+    assert np.flatnonzero(device.download(flat)).tolist() == [0, 3, 8]
 
 
 def test_every_entry_of_a_tile_is_written():

@@ -6,9 +6,11 @@ capabilities, and assembled, see `report`.
 Rooms:
 
 ``errors``     no device, no memory
+``held``       which arrays stay on the device
 ``device``     the only one that touches Numba's CUDA target: the import, what is missing, memory, streams, launches
 ``pointwise``  the package's pointwise mathematics in double precision (as it is) and in single precision (with its constants rounded)
 ``blocks``     sums and products that the others are made of
+``data``       samples and scores, and their projections
 ``weights``    resampling weights, from the same streams as the CPU's
 ``pairs``      Stein terms pair by pair, and all replicates
 ``fourier``    the same in linear time
@@ -24,6 +26,7 @@ import os
 import sys
 
 from .errors import CudaUnavailable, DeviceOutOfMemory  # noqa: F401
+from .held import holding  # noqa: F401
 
 INSTALL = (
     "Install the package numba-cuda with the libraries of your driver's CUDA version: pip install 'fastsksd[cu13]' (driver 580 or "

@@ -36,12 +36,48 @@ def fill():
     return Kernel(fill, void(float64, float64[::1]), square=False, hot=False)
 
 
-def zeros(*shape):
-    """An array of zeros on the device."""
+def filled(value, *shape):
+    """An array of equal numbers on the device."""
     size = int(np.prod(shape))
     flat = empty(size)
-    fill()((groups(size, THREADS), 1), 0.0, flat)
+    fill()((groups(size, THREADS), 1), value, flat)
     return flat.reshape(*shape)
+
+
+def zeros(*shape):
+    """An array of zeros on the device."""
+    return filled(0.0, *shape)
+
+
+@kernel()
+def put():
+    def put(value, places, out):
+        """``out[places[i]] = value``."""
+        i = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
+        if i < places.size:
+            out[places[i]] = value
+
+    return Kernel(put, void(float64, int64[::1], float64[::1]), square=False, hot=False)
+
+
+@kernel()
+def take():
+    def take(rows, places, out):
+        """``out[k, i] = rows[places[k], i]``."""
+        i = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
+        k = cuda.blockIdx.y
+        if i < rows.shape[1]:
+            out[k, i] = rows[places[k], i]
+
+    matrix = float64[:, ::1]
+    return Kernel(take, void(matrix, int64[::1], matrix), square=False, hot=False)
+
+
+def taken(rows, places):
+    """Some of the rows, on the device."""
+    out = empty(places.size, rows.shape[1])
+    take()((groups(rows.shape[1], THREADS), places.size), rows, upload(places, np.int64), out)
+    return out
 
 
 @kernel()

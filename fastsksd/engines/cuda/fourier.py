@@ -9,7 +9,8 @@ from numba import float64, int64, void
 from ..._linalg import eigenvalues_of_product
 from ...kernels import own_term, stein_term
 from ..fourier import TOLERANCE, FourierEngine
-from .blocks import add_product, add_row_sums, folded, on_device, product_parts, row_dots, zeros
+from .blocks import add_product, add_row_sums, filled, folded, on_device, product_parts, put, row_dots, taken, zeros
+from .data import projections
 from .device import THREADS, Kernel, cuda, download, empty, groups, kernel, upload
 from .weights import draw
 
@@ -20,9 +21,13 @@ _MATRIX, _VECTOR, _INTEGERS = float64[:, ::1], float64[::1], int64[::1]
 
 @kernel()
 def features():
-    def features(y, s, a, inside, base, counts, ends, evens, mix, starts, first, last, out):
-        """Features of samples first..last along slice blockIdx.y, see `FourierEngine`: a thread for each sample."""
+    def features(y, s, which, shrink, centres, a, inside, base, counts, ends, evens, mix, starts, first, last, out):
+        """Features of samples first..last along slice blockIdx.y, see `FourierEngine`: a thread for each sample.
+
+        Slice q is row ``which[q]`` of y and s; `shrink` is one over the multiple of the bandwidth in whose units y is.
+        """
         q = cuda.blockIdx.y
+        line = which[q]
         i = first + cuda.blockIdx.x * THREADS + cuda.threadIdx.x
         if i >= last:
             return
@@ -30,7 +35,8 @@ def features():
         odd = cuda.local.array(_WAVES, float64)
         column, row = i - first, ends[q]
         size, count, few, place = ends[q + 1] - ends[q], counts[q], evens[q], starts[q]
-        cos1, sin1 = math.cos(base[q] * y[q, i]), math.sin(base[q] * y[q, i])
+        angle, score = base[q] * (y[line, i] * shrink - centres[q]), s[line, i]
+        cos1, sin1 = math.cos(angle), math.sin(angle)
         cos, sin = 1.0, 0.0
         combined = starts[q + 1] > place
         if combined:
@@ -39,8 +45,8 @@ def features():
         for f in range(0, count, _WAVES):
             for k in range(_WAVES):
                 slope = a[q] * base[q] * (f + k)
-                even[k] = inside[q, i] * (s[q, i] * cos - slope * sin)
-                odd[k] = inside[q, i] * (s[q, i] * sin + slope * cos)
+                even[k] = inside[q, i] * (score * cos - slope * sin)
+                odd[k] = inside[q, i] * (score * sin + slope * cos)
                 cos, sin = cos * cos1 - sin * sin1, sin * cos1 + cos * sin1
             if not combined:
                 for k in range(_WAVES):
@@ -61,24 +67,25 @@ def features():
                             total += mix[place + count * few + (f + k) * (size - few) + u] * odd[k]
                     out[row + few + u, column] += total
 
-    signature = void(
-        _MATRIX, _MATRIX, _VECTOR, _MATRIX, _VECTOR, _INTEGERS, _INTEGERS, _INTEGERS, _VECTOR, _INTEGERS, int64, int64, _MATRIX
-    )
+    data = _MATRIX, _MATRIX, _INTEGERS, float64, _VECTOR, _VECTOR, _MATRIX
+    series = _VECTOR, _INTEGERS, _INTEGERS, _INTEGERS, _VECTOR, _INTEGERS
+    signature = void(*data, *series, int64, int64, _MATRIX)
     return Kernel(features, signature, square=False)
 
 
 @kernel((0,), (1,))
 def far_rows(code):
-    def far_rows(y, s, a, q, far, inside, first, last, out):
-        """Stein terms of the samples `far` with samples first..last along slice q; pairs of two of `far`, which are met twice, count half."""
+    def far_rows(y, s, line, shrink, a, q, far, inside, first, last, out):
+        """Stein terms of the samples `far` with samples first..last along slice q, row `line` of y and s; pairs of two of `far`, which are met
+        twice, count half."""
         i = first + cuda.blockIdx.x * THREADS + cuda.threadIdx.x
         k = cuda.blockIdx.y
         if i < last:
             other = far[k]
-            mu = stein_term(code, y[q, other] - y[q, i], a[q], s[q, other], s[q, i])
+            mu = stein_term(code, (y[line, other] - y[line, i]) * shrink, a[q], s[line, other], s[line, i])
             out[k, i - first] = (0.5 + 0.5 * inside[q, i]) * mu if i != other else 0.0
 
-    signature = void(_MATRIX, _MATRIX, _VECTOR, int64, _INTEGERS, _MATRIX, int64, int64, _MATRIX)
+    signature = void(_MATRIX, _MATRIX, int64, float64, _VECTOR, int64, _INTEGERS, _MATRIX, int64, int64, _MATRIX)
     return Kernel(far_rows, signature, square=False)
 
 
@@ -87,8 +94,8 @@ class CudaFourierEngine(FourierEngine):
 
     draw = staticmethod(draw)
 
-    def __init__(self, code, y, s, a, h, tol=TOLERANCE, fallback=None):
-        self._uploaded = None
+    def __init__(self, code, y, s, a, h, tol=TOLERANCE, fallback=None, source=None):
+        self._placed = projections(y, s, h, source)
         super().__init__(code, y, s, a, h, tol=tol, fallback=fallback)
 
     @property
@@ -99,6 +106,11 @@ class CudaFourierEngine(FourierEngine):
         self._uploaded = None
         super()._plan(all_inside)
 
+    def _pair_by_pair(self, some):
+        placed = self._placed if some.all() else [taken(array, np.flatnonzero(some)) for array in self._placed]
+        h = np.full(np.count_nonzero(some), 1.0 / self.multiple)  # in units of which the slopes a are those of the bandwidths themselves
+        return self.fallback(self.code, self.y[some], self.s[some], self.a[some], h, placed=placed).rescaled(self.multiple)
+
     def sums_and_replicates(self, weights, start=0):
         return super().sums_and_replicates(on_device(weights), start)
 
@@ -107,15 +119,23 @@ class CudaFourierEngine(FourierEngine):
 
     @property
     def _resident(self):
-        """The series and the data, in the order of the arguments of `features`."""
+        """The data and the series, in the order of the arguments of `features`."""
         if self._uploaded is None:
+            kept, (_, _, a) = np.flatnonzero(~self.long), self.loaded
+            data = [upload(kept, np.int64), 1.0 / self.multiple, upload(self.centres), upload(a), self._mask(), upload(self.layout.base)]
             sizes = np.diff(self.layout.ends) * self.layout.counts if self.layout.mix.size else 0 * self.layout.counts
-            data = [upload(array) for array in (*self.loaded, self.inside, self.layout.base)]
             integers = (self.layout.counts, self.layout.ends, self.layout.evens)
             places = [upload(array, np.int64) for array in (*integers, np.cumsum([0, *sizes]))]
             mix = upload(self.layout.mix if self.layout.mix.size else np.zeros(1))
-            self._uploaded = (*data, *places[:3], mix, places[3])
+            self._uploaded = (*self._placed, *data, *places[:3], mix, places[3])
         return self._uploaded
+
+    def _mask(self):
+        """`inside`, made on the device."""
+        far = np.concatenate([q * self.n + indices for q, indices in enumerate(self.outside)])
+        mask = filled(1.0, len(self.outside), self.n)
+        put()((groups(far.size, THREADS), 1), 0.0, upload(far, np.int64), mask.reshape(mask.size))
+        return mask
 
     def _blocks_of_features(self):
         """Features of all samples, a block at a time: first and last sample, and the array, whose columns beyond are not used."""
@@ -174,15 +194,16 @@ class _Far:
 
     def __init__(self, engine, q, indices, weights):
         self.engine, self.q, self.indices = engine, q, indices
+        self.line = int(np.flatnonzero(~engine.long)[q])
         self.uploaded = upload(indices, np.int64)
         self.rows = empty(indices.size, min(BLOCK, engine.n))
         self.totals = zeros(indices.size)
         self.parts = None if weights is None else product_parts(weights, self.rows, min(BLOCK, engine.n))
 
     def meet(self, weights, start, first, last):
-        y, s, a, inside, *_ = self.engine._resident
+        y, s, _, shrink, _, a, inside, *_ = self.engine._resident
         grid = groups(last - first, THREADS), self.indices.size
-        far_rows(self.engine.code)(grid, y, s, a, self.q, self.uploaded, inside, first, last, self.rows)
+        far_rows(self.engine.code)(grid, y, s, self.line, shrink, a, self.q, self.uploaded, inside, first, last, self.rows)
         add_row_sums(self.rows, last - first, self.totals)
         if weights is not None:
             add_product(weights, start + first, self.rows, last - first, self.parts)

@@ -9,6 +9,7 @@ from numba import float32, float64, void
 from ...kernels import stein_derivatives
 from ..pairs import statistic_and_slopes
 from .blocks import block_sum, zeros
+from .data import projections
 from .device import THREADS, Kernel, cuda, download, empty, groups, kernel, upload
 from .pointwise import in_precision
 
@@ -64,13 +65,13 @@ def slice_slopes(code, real):
     return Kernel(slice_slopes, void(matrix, matrix, real[::1], wide, wide, wide), square=False)
 
 
-def slice_gradients(code, y, s, a, h, statistic, real=np.float64):
-    """As `engines.gradients.slice_gradients`."""
+def slice_gradients(code, y, s, a, h, statistic, real=np.float64, source=None):
+    """As `engines.gradients.slice_gradients`; for `source` see `data.projections`."""
     m, n = y.shape
-    centred, a = (y - np.median(y, axis=1, keepdims=True)) / h[:, None], a / h
+    placed, a = projections(y, s, h, source, real), a / h
     ds, dy, sums = empty(m, n), empty(m, n), zeros(m, groups(n, THREADS))
     kind = float64 if np.dtype(real) == np.float64 else float32
-    slice_slopes(code, kind)((groups(n, THREADS), m), upload(centred, real), upload(s, real), upload(a, real), ds, dy, sums)
+    slice_slopes(code, kind)((groups(n, THREADS), m), *placed, upload(a, real), ds, dy, sums)
     ds, dy = download(ds), download(dy)
     da = download(sums).sum(axis=1)
     return statistic_and_slopes(s, a, h, ds, dy, da, statistic)

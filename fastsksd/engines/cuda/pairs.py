@@ -1,7 +1,7 @@
 """Stein terms of projected data pair by pair, and all replicates, on the device.
 
 A tile of the matrix of Stein terms, summed over slices, is made in device memory and met there with the weights of all replicates; tiles
-on and above the diagonal follow each other on one stream. Projections are uploaded once, for all bandwidths and replicates.
+on and above the diagonal follow each other on one stream. Projections are made or uploaded once, for all bandwidths and replicates.
 
 In single precision terms are computed in it, and sums of up to 16 terms of a slice, or of up to 256 of a replicate, are; everything
 beyond is added up in double precision.
@@ -15,6 +15,7 @@ from numba import boolean, float32, float64, int64, void
 from ...kernels import own_term, stein_term
 from ..pairs import PairTerms
 from .blocks import CHUNK, DEPTH, PADDED, on_device, zeros
+from .data import projections
 from .device import LAST, MICRO, SIDE, SPAN, THREADS, Kernel, cuda, download, empty, groups, kernel, upload
 from .pointwise import in_precision
 from .weights import draw
@@ -165,19 +166,19 @@ def quadratic_forms(real):
 class CudaDirectEngine(PairTerms):
     """The direct engine's sums on the device; for the arguments see `DirectEngine`. `real` is np.float64 or np.float32.
 
-    Weights are a host's array, or rows that `draw` made.
+    `source` says where the projections come from, or `placed` what they are on the device, see `data.projections`. Weights are a host's array, or rows that `draw` made.
     """
 
     draw = staticmethod(draw)
 
-    def __init__(self, code, y, s, a, h, real=np.float64):
+    def __init__(self, code, y, s, a, h, real=np.float64, source=None, placed=None):
         self.code = code
         self.real = np.dtype(real)
         self.s, self.a = s, a / h
         self.m, self.n = y.shape
         # In single precision differences of far projections keep more digits about the middle.
-        scaled = (y - np.median(y, axis=1, keepdims=True)) / h[:, None]
-        self.resident = upload(scaled, real), upload(s, real), upload(self.a, real)
+        placed = projections(y, s, h, source, real) if placed is None else placed
+        self.resident = *placed, upload(self.a, real)
         self.shrink = 1.0
 
     @property

@@ -6,8 +6,8 @@ import numpy as np
 from numba import float64, int64, uint64, void
 
 from ..._jit import bits_to_unit, stream_bits, stream_key
-from .blocks import fill
-from .device import THREADS, Kernel, cuda, empty, groups, kernel
+from .blocks import filled
+from .device import THREADS, Kernel, cuda, empty, kernel
 
 _MATRIX = float64[:, ::1]
 
@@ -80,9 +80,7 @@ def draw(weights, first, count):
         else:
             chained_signs()(grid, seed, first, rows, float(weights.lag))
         return rows
-    flat = empty(count * n)
-    fill()((groups(count * n, THREADS), 1), -1.0, flat)
-    rows = flat.reshape(count, n)
+    rows = filled(-1.0, count, n)
     for start, stop in pairwise((0, *weights.edges, n)):
         multinomial()(grid, seed, first, rows, start, stop)
     return rows
