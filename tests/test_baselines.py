@@ -37,6 +37,32 @@ def test_rfsd_agrees_with_the_reference():
     assert "features at 4 locations" in repr(result) and "against 200 of the model" in repr(result)
 
 
+def test_rfsd_draws_its_locations_among_the_samples_or_far_out():
+    """Student t of 1/2 degrees of freedom about the mean: a scale shifts the logarithms of the distances."""
+    x = MODEL.sample(500, rng=0)
+
+    def distances(scale, unit=1.0):
+        method = baselines.RFSD(n_features=2000, pool=1000, scale=scale)
+        locations = fs.gof_test(unit * x, models.Gaussian(np.zeros(3), unit**2), method=method, n_resamples=1, rng=1).locations
+        return np.log(np.linalg.norm(locations - unit * x.mean(axis=0), axis=1))
+
+    c = 4 * reference.median_distance(x)
+    wide = (1 - 0.25 / 6) * c / 2 / np.sqrt(0.5)
+    draws = np.random.default_rng(0)
+    expected = np.log(np.linalg.norm(draws.standard_normal((4000, 3)), axis=1) / np.sqrt(draws.chisquare(0.5, 4000) / 0.5))
+    assert stats.ks_2samp(distances("paper") - np.log(wide), expected).pvalue > 0.01
+    assert stats.ks_2samp(distances("samples") - np.log(c / 4 / np.sqrt(6)), expected).pvalue > 0.01
+    np.testing.assert_allclose(distances("samples", 1e3), distances("samples") + np.log(1e3), rtol=1e-9)
+
+
+def test_rfsd_has_its_published_power():
+    """Laplace samples of the model's mean and variance in 10 dimensions: about a third is rejected with locations far out."""
+    model, laplace = models.Gaussian(np.zeros(10), 1.0), models.Laplace(10)
+    method = baselines.RFSD(pool=10_000)
+    tests = [fs.gof_test(laplace.sample(1000, rng=k), model, method=method, n_resamples=99, rng=k) for k in range(10)]
+    assert sum(test.reject() for test in tests) >= 8
+
+
 def test_rfsd_survives_many_dimensions():
     model = models.Gaussian(np.zeros(60), 1.0)
     result = fs.gof_test(model.sample(50, rng=0), model, method=baselines.RFSD(pool=300), n_resamples=50, rng=1)
@@ -208,6 +234,7 @@ def test_bad_options(case):
     ("make", "error", "message"),
     [
         (lambda: baselines.RFSD(n_features=0), ValueError, "`n_features` must be at least 1"),
+        (lambda: baselines.RFSD(scale="wide"), ValueError, "`scale` must be one of 'samples', 'paper'; got 'wide'"),
         (lambda: baselines.RFSD(gamma=2), ValueError, "`gamma` must be at most 1"),
         (lambda: baselines.RFSD(df="few"), TypeError, "`df` must be a number"),
         (lambda: baselines.FSSD(n_locations=0), ValueError, "`n_locations` must be at least 1"),
