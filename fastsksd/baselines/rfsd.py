@@ -33,14 +33,18 @@ spectral   the limit law, normal with the second moments of the pool, as in the 
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 
+from .._jit import compiled, parallel, prefer_wide_vectors
 from .._linalg import gram
 from .._validate import check_choice, check_integer, check_number, evaluate_score
 from ..discrepancy import check_statistic
 from ..kernels import median_distance
 from ..members import Evaluated
 from .base import Baseline, Outcome, samples_of_model
+
+_AT_ONCE = 100  # replicates made in one call
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +149,29 @@ class RFSD(Baseline):
 
 def _resampled_means(pool, n, count, rng):
     """Means of n rows of the pool drawn without replacement."""
-    return np.array([pool[rng.choice(len(pool), n, replace=False)].mean(axis=0) for _ in range(count)])
+    parts = []
+    for first in range(0, count, _AT_ONCE):  # so that Ctrl-C works
+        rows = np.array([rng.choice(len(pool), n, replace=False) for _ in range(min(_AT_ONCE, count - first))])
+        parts.append(_means_of_rows(pool, rows))
+    return np.concatenate(parts)
+
+
+@parallel
+def _means_of_rows(pool, rows):
+    """The mean of the rows of `pool` that are listed in each row of `rows`."""
+    means = np.zeros((rows.shape[0], pool.shape[1]))
+    for b in numba.prange(rows.shape[0]):
+        for i in range(rows.shape[1]):
+            _add_row(pool[rows[b, i]], means[b])
+        means[b] /= rows.shape[1]
+    return means
+
+
+@compiled
+def _add_row(row, total):
+    prefer_wide_vectors()
+    for k in range(row.size):
+        total[k] += row[k]
 
 
 def _normal_means(pool, n, count, rng):
