@@ -3,27 +3,47 @@
 from itertools import pairwise
 
 import numpy as np
-from numba import float64, int64, uint64, void
+from numba import float64, int32, int64, uint64, void
 
 from ..._jit import bits_to_unit, stream_bits, stream_key
-from .blocks import filled
-from .device import THREADS, Kernel, cuda, empty, kernel
+from .device import THREADS, Kernel, cuda, empty, groups, kernel
 
 _MATRIX = float64[:, ::1]
 
 
 @kernel()
+def no_counts():
+    def no_counts(counts):
+        i = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
+        if i < counts.size:
+            counts[i] = 0
+
+    return Kernel(no_counts, void(int32[::1]), square=False, hot=False)
+
+
+@kernel()
 def multinomial():
-    def multinomial(seed, first, weights, start, stop):
-        """Count the draws of a row, a block for each. Ones are added in any order, and exactly."""
+    def multinomial(seed, first, counts, start, stop):
+        """Count the draws of a row, a block for each. Integers, because they add up exactly in any order, and because not every compiler takes
+        atomic sums of doubles for every device."""
         b = cuda.blockIdx.x
         key = np.uint64(stream_key(seed, np.uint64(first + b)))
         size = stop - start
         for i in range(start + cuda.threadIdx.x, stop, THREADS):
             place = start + np.int64(bits_to_unit(np.uint64(stream_bits(key, np.uint64(i)))) * size)
-            cuda.atomic.add(weights, (b, place), 1.0)
+            cuda.atomic.add(counts, (b, place), 1)
 
-    return Kernel(multinomial, void(uint64, int64, _MATRIX, int64, int64), square=False, blocks=4)
+    return Kernel(multinomial, void(uint64, int64, int32[:, ::1], int64, int64), square=False, blocks=4)
+
+
+@kernel()
+def centred_counts():
+    def centred_counts(counts, weights):
+        i = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
+        if i < counts.size:
+            weights[i] = counts[i] - 1.0
+
+    return Kernel(centred_counts, void(int32[::1], float64[::1]), square=False, hot=False)
 
 
 @kernel()
@@ -80,7 +100,10 @@ def draw(weights, first, count):
         else:
             chained_signs()(grid, seed, first, rows, float(weights.lag))
         return rows
-    rows = filled(-1.0, count, n)
+    size = count * n
+    counts, rows, everything = empty(size, dtype=np.int32), empty(size), (groups(size, THREADS), 1)
+    no_counts()(everything, counts)
     for start, stop in pairwise((0, *weights.edges, n)):
-        multinomial()(grid, seed, first, rows, start, stop)
-    return rows
+        multinomial()(grid, seed, first, counts.reshape(count, n), start, stop)
+    centred_counts()(everything, counts, rows)
+    return rows.reshape(count, n)
