@@ -467,15 +467,19 @@ def _lanczos(apply, start, steps, tolerance, deflate=None, scale=0.0):
     for k in range(steps):
         basis[:, k] = q
         work = running.size * d
-        q = _sized(_lanczos_step, work)(basis, np.ascontiguousarray(apply(q)), k, diagonal, off_diagonal, deflate, start)
+        w = apply(q)
+        if k == 0:
+            units = _units(w)
+        w = np.ascontiguousarray(w * units[:, None])
+        q = _sized(_lanczos_step, work)(basis, w, k, diagonal, off_diagonal, deflate, start)
         if k < steps - 1 and (k % 2 == 0 or k < 5):  # a few steps at least: an early Ritz value may belong to a lower eigenvalue
             continue
         ritz, coefficients, residuals = _sized(_top_ritz_pairs, work)(diagonal, off_diagonal, k + 1)
-        done = residuals <= tolerance * np.maximum(np.abs(ritz), scale[running])
+        done = residuals <= tolerance * np.maximum(np.abs(ritz), scale[running] * units)
         if k == steps - 1:
             done[:] = True
         if 2 * np.count_nonzero(done) >= running.size:
-            values[running[done]] = ritz[done]
+            values[running[done]] = ritz[done] / units[done]
             found = np.einsum("mk,mkd->md", coefficients[done], basis[done, : k + 1])
             vectors[running[done]] = found / np.linalg.norm(found, axis=1, keepdims=True)
             if done.all():
@@ -483,10 +487,16 @@ def _lanczos(apply, start, steps, tolerance, deflate=None, scale=0.0):
             left = ~done
             running = running[left]
             apply = apply.restricted(left)
-            basis, diagonal, off_diagonal, deflate, start, q = (
-                np.ascontiguousarray(array[left]) for array in (basis, diagonal, off_diagonal, deflate, start, q)
+            basis, diagonal, off_diagonal, deflate, start, q, units = (
+                np.ascontiguousarray(array[left]) for array in (basis, diagonal, off_diagonal, deflate, start, q, units)
             )
     return values, vectors
+
+
+def _units(w):
+    """Powers of two that bring the rows of `w` to a size of about one: squares then neither overflow nor vanish, and no bit changes."""
+    exponents = np.frexp(np.abs(w).max(axis=1))[1]
+    return np.ldexp(1.0, np.clip(-exponents, -1000, 1000))
 
 
 def _sized(function, work):

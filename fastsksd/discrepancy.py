@@ -9,7 +9,7 @@ from ._validate import check_choice, check_integer, check_names, check_rng, chec
 from .engines import TOLERANCE, Source, choose_engine, cuda, slice_gradients
 from .engines.multivariate import MultivariateEngine
 from .engines.pairs import statistic as pair_statistic
-from .kernels import as_kernel, median_distance
+from .kernels import as_kernel, median_distance, too_large
 from .score_difference import score_difference
 from .slices import Slices, as_slices, check_basis, random_slices
 
@@ -29,7 +29,11 @@ def project(x, scores, slices, kernel):
 
 def spread(x, g):
     """How much samples may vary along each row of `g`, whatever the units of the columns."""
-    return np.einsum("md,d->m", np.abs(g), x.std(axis=0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        deviations = x.std(axis=0)
+    if not np.all(np.isfinite(deviations)):
+        raise too_large(x)
+    return np.einsum("md,d->m", np.abs(g), deviations)
 
 
 def sksd(x, score, slices, *, kernel="rbf", statistic="u", per_slice=False, engine="auto", tol=TOLERANCE):

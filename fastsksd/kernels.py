@@ -18,6 +18,7 @@ from ._linalg import product
 from ._validate import check_choice, check_positive_vector, frozen
 
 MEDIAN_SUBSAMPLE = 2000
+_SMALLEST = 1e-150  # its square is a number that is held in full
 _SMALL = 10_000  # projections below which threads do not pay
 _FEW = 200  # samples up to which the gaps of all pairs are looked at
 
@@ -185,6 +186,10 @@ def median_distance(x):
         x = x[np.random.default_rng(0).choice(x.shape[0], MEDIAN_SUBSAMPLE, replace=False)]
     x = x - np.median(x, axis=0)
     squares = np.einsum("id,id->i", x, x)
+    if not np.isfinite(np.median(squares)):
+        raise too_large(x)
+    if 0 < np.abs(x).max() < _SMALLEST:
+        raise ValueError(f"`x` varies by no more than {np.abs(x).max():.0e}, the square of which vanishes; rescale the samples.")
     distances = _pair_distances(product(x, x), squares)
     middle = np.median(distances)
     if middle <= 0:
@@ -193,6 +198,11 @@ def median_distance(x):
             raise ValueError("`x` holds the same sample over and over: the median distance between samples is zero.")
         middle = np.median(positive)
     return float(middle)
+
+
+def too_large(x):
+    """The error for samples whose squares overflow."""
+    return ValueError(f"`x` holds numbers as large as {np.abs(x).max():.0e}, whose squares overflow; rescale the samples.")
 
 
 @compiled

@@ -37,6 +37,7 @@ from .sensitivity import (
 )
 
 _MOST_STEPS = 1000  # of conjugate gradients
+_WIDTHS = (1e-70, 1e70)  # whose fourth powers, in the units of H_r, neither vanish nor overflow
 
 
 class ScoreDifference:
@@ -158,7 +159,7 @@ class KernelSmoothed(ScoreDifference):
 
     def __init__(self, x, scores, width=None, engine="auto"):
         self.x = x
-        self.width = median_distance(x) if width is None else width
+        self.width = _checked_width(median_distance(x) if width is None else width)
         self.smoother = _Smoother(x, scores, self.width, 1.0 / x.shape[0])
         self.smoother.matrix = kernel_matrix(engine, x, self.smoother.centre, self.width)
 
@@ -243,7 +244,7 @@ class SteinGradient(ScoreDifference):
         self.x = x
         self.p = _differentiable("score", score, "ge")
         self.eta = check_number("eta", eta, 0.0, strict=True)
-        self.width = median_distance(x) if width is None else width
+        self.width = _checked_width(median_distance(x) if width is None else width)
         centre = np.median(x, axis=0)
         matrix = kernel_matrix(engine, x, centre, self.width)
         if matrix is not None:
@@ -304,6 +305,15 @@ def _width(kernel):
     if np.ndim(kernel.bandwidth):
         raise ValueError("`kernel` of the score difference must have one bandwidth, not one per slice.")
     return None if kernel.bandwidth == "median" else kernel.bandwidth
+
+
+def _checked_width(width):
+    if not _WIDTHS[0] <= width <= _WIDTHS[1]:
+        raise ValueError(
+            f"`x` has a median distance (or a bandwidth given) of {width:.0e}, and slices can be found between {_WIDTHS[0]:.0e} and "
+            f"{_WIDTHS[1]:.0e}; rescale the samples, and the scores by the inverse."
+        )
+    return width
 
 
 def _differentiable(name, score, estimator):

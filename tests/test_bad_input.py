@@ -125,6 +125,12 @@ GOF = {
     ),
     "one sample over and over": (dict(x=np.ones((50, 3))), ValueError, "`x` holds the same sample over and over"),
     "overflow": (dict(x=X, score=1e200 * X, slices=SLICES), ValueError, "overflows"),
+    "huge samples": (dict(x=1e160 * X), ValueError, r"`x` holds numbers as large as \de\+160, whose squares overflow; rescale"),
+    "huge along given slices": (dict(x=1e160 * X, score=-X, slices=SLICES), ValueError, r"`x` holds numbers as large as \de\+160"),
+    "huge for the KSD": (dict(x=1e160 * X, method="ksd"), ValueError, r"`x` holds numbers as large as \de\+160"),
+    "large units": (dict(x=1e80 * X), ValueError, r"`x` has a median distance .* of \de\+80, and slices can be found between"),
+    "small units": (dict(x=1e-80 * X), ValueError, r"`x` has a median distance .* of \de-80, and slices can be found between"),
+    "minute units": (dict(x=1e-160 * X), ValueError, r"`x` varies by no more than \de-160"),
 }
 
 

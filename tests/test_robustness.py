@@ -101,6 +101,18 @@ def test_units_do_not_matter():
         np.testing.assert_allclose(scaled.members[0].statistic * c**2, plain.members[0].statistic, rtol=1e-6)
 
 
+@pytest.mark.parametrize("power", [-220, 220])
+@pytest.mark.parametrize("estimator", ["ke", "ksd", "ge"])
+def test_nor_do_units_of_any_size(estimator, power):
+    # A power of two changes no digit, so slices and p-value are the same to the last bit.
+    c = 2.0**power
+    options = dict(estimator=estimator, n_slices=2, train=40, n_resamples=50, rng=0)
+    plain, scaled = fs.gof_test(X, lambda x: -0.5 * x, **options), fs.gof_test(c * X, lambda x: -0.5 * (x / c) / c, **options)
+    assert scaled.pvalue == plain.pvalue
+    np.testing.assert_allclose(scaled.slices.g, plain.slices.g, rtol=0.0, atol=1e-4 if estimator == "ge" else 0.0)
+    np.testing.assert_allclose(scaled.statistic * c * c, plain.statistic, rtol=1e-6)
+
+
 def test_objects_do_not_change_with_the_arrays_they_were_made_from():
     r, h = np.eye(2), np.array([1.0, 2.0])
     slices, kernel = fs.Slices(r, r), fs.RBF(h)
