@@ -373,10 +373,23 @@ def _header(path, table):
             raise FileError(f"{path}: two columns are named {twice[0]!r}; rename one")
         return names, 1, ()
     labels = first[1:] if first[0] == "" else first
-    numbered = len(labels) > 1 and labels == [str(k) for k in range(len(labels))]
-    if numbered and len(table) > 1 and not all(re.fullmatch(r"[+-]?\d+", field) for field in table[1]):
-        return None, 1, (f"{path}: the first line, {', '.join(labels[:3])}, ..., numbers the columns and is no sample",)
+    rows = [row[-len(labels) :] for row in table[1:]]
+    if not rows or not labels or not all(map(_is_whole, labels)) or len(set(labels)) < len(labels):
+        return None, 0, ()
+    apart = not any(_is_whole(field) for row in rows for field in row)  # the first line alone holds whole numbers
+    numbered = len(labels) > 1 and _counts(labels)
+    usual = numbered and labels[0] == "0" and not all(map(_is_whole, rows[0]))
+    indexed = first[0] == "" and _counts(row[0] for row in table[1:])
+    shown = f"{path}: the first line, {', '.join(labels[:3])}, ...,"
+    if usual or indexed or (numbered and apart):
+        return None, 1, (f"{shown} numbers the columns and is no sample",)
+    if apart or (numbered and not any(all(map(_is_whole, row)) for row in rows)):
+        return None, 0, (f"{shown} is taken for a sample; if it names the columns, put # before it",)
     return None, 0, ()
+
+
+def _is_whole(field):
+    return re.fullmatch(r"[+-]?\d+", field) is not None
 
 
 def _counts(fields):

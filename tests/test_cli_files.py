@@ -259,6 +259,30 @@ def test_text_as_others_write_it(folder):
     assert read("a.csv")[1].tolist() == [[5, 0.5], [9, 0.25]]
 
 
+def test_numbers_above_the_columns(folder):
+    bare, indexed = "0.5,-1.25\n1e-3,2.5\n", "7,0.5,-1.25\n8,1e-3,2.5\n"
+    rows = [[0.5, -1.25], [0.001, 2.5]]
+    for text in ("2019,2020\n" + bare, "1,2\n" + bare, ",2018,2020\n" + indexed, "0,1\n0.5,-1.25\n1e-3,2.5\n"):
+        write("a.csv", text)
+        source, x = read("a.csv")
+        assert x.tolist() == rows, text
+        assert len([note for note in source.notes if "numbers the columns and is no sample" in note]) == 1
+    # In doubt it is a sample, and the user is told.
+    for text in ("2018,2020\n" + bare, "1,2\n0.5,3\n4,2.5\n", "3\n0.5\n0.25\n"):
+        write("a.csv", text)
+        source, x = read("a.csv")
+        assert x.shape[0] == 3, text
+        (note,) = source.notes
+        assert note.startswith("a.csv: the first line, ") and note.endswith("is taken for a sample; if it names the columns, put # before it")
+        write("a.csv", "#" + text)
+        assert read("a.csv")[1].shape[0] == 2 and read("a.csv")[0].notes == ()
+    # No doubt: whole numbers are nothing special here.
+    for text in ("1,2\n3,4\n0.5,1\n", "4,4\n0.5,0.25\n", "1.0,2.0\n0.5,0.25\n", "3,5\n1,0.5\n", "1,2\n"):
+        write("a.csv", text)
+        source, x = read("a.csv")
+        assert x.shape[0] == text.count("\n") and source.notes == (), text
+
+
 def test_one_column_of_text(folder):
     write("a.txt", "mu\n1\n2.5\n")
     source, x = read("a.txt")
