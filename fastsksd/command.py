@@ -24,13 +24,14 @@ from .kernels import IMQ, RBF
 from .progress import ProgressBar
 from .streaming import gof_stream
 from .targets import load_score, make_model
-from .wording import caveats
+from .wording import NO_SAMPLES, caveats
 
 LARGE = 2**25  # bytes of a file from which on it is read as a stream: the family's test of 4 million numbers takes minutes
 SLOW = 2**20  # numbers from which on the family's test takes about a minute
 _BLOCK_BYTES = 2**22  # of numbers read at a time
 _NOT_STREAMED = {"null": ("spectral",), "method": ("sksd",), "lag": (1,), "engine": ("auto", "fourier")}  # what a stream allows
 _OPTIONS = ("n_slices", "basis", "estimator", "kernel", "null", "lag", "n_resamples", "engine", "train", "method")
+_GONE_BY = "A stream keeps no samples that would show where and how; --no-stream on a file with some of the rows shows it."
 _PARAMETERS = ("mean", "cov", "loc", "scale", "df")  # of models
 
 
@@ -261,9 +262,10 @@ class Job:
     def _summary(self, result):
         # Stand-ins for the names of columns, which may look like arguments, as lag=1 does.
         stand_ins = [f"\x00{k}\x00" for k in range(self.d)]
-        text = _spoken(result.summary(names=stand_ins, alpha=self.arguments.alpha), self.arguments)
+        text = result.summary(names=stand_ins, alpha=self.arguments.alpha).replace(NO_SAMPLES, _GONE_BY)
+        text = _spoken(text, self.arguments)
         text = re.sub("\x00(\\d+)\x00", lambda match: self.names[int(match[1])], text)
-        if self.stream:  # what has gone by can't be explained
+        if self.stream:
             strongest = self._strongest(result)
             text += f" The slice with scores along {_direction(strongest['r'])} and samples along {_direction(strongest['g'])} is the strongest."
         return text

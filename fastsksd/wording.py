@@ -2,6 +2,7 @@
 
 from .explain import ALIKE, direction
 
+NO_SAMPLES = "The result holds no samples that would show where and how; give `x` and `score`."
 _SAID = {
     "narrow": ("too narrow", "the samples are too narrow for the model: too many of them near {middle}, from where the model pushes them outwards"),
     "wide": ("too wide", "the samples are too wide for the model, which pulls them inwards, towards {middle}"),
@@ -24,7 +25,7 @@ def summarise(result, explanation, alpha):
         if result.reject(alpha):
             sentences.append(_worst(explanation))
     elif result.slices is not None:
-        sentences.append("The result holds no samples that would show where and how; give `x` and `score`.")
+        sentences.append(NO_SAMPLES)
     beware = caveats(result, explanation)
     if beware:
         sentences.append(f"Beware: {'; '.join(beware)}.")
