@@ -63,9 +63,10 @@ def check_betas(betas):
 
 def check_samples(x, name="x", min_rows=1, d=None):
     """`x` as a float64, C-ordered (n, d) array of finite numbers. The caller's array is never written to."""
+    column = "x.to_frame()" if hasattr(x, "to_frame") else "x[:, None]"
     x = real_array(name, x)
     if x.ndim != 2:
-        hint = " A single variable is a column: use x[:, None]." if x.ndim == 1 else ""
+        hint = f" A single variable is a column: use {column}." if x.ndim == 1 else ""
         raise ValueError(f"`{name}` must be two-dimensional, (samples, dimensions); got shape {x.shape}.{hint}")
     if x.shape[1] == 0 or (d is not None and x.shape[1] != d):
         wanted = "at least one column" if d is None else f"{d} columns"
@@ -74,6 +75,14 @@ def check_samples(x, name="x", min_rows=1, d=None):
         raise ValueError(f"`{name}` must hold at least {min_rows} samples; got {x.shape[0]}.")
     _check_finite(name, x)
     return np.ascontiguousarray(x)
+
+
+def column_names(x):
+    """Names of the columns of a data frame or of an xarray.DataArray; None where they are no strings, or there are none."""
+    names = getattr(x, "columns", ())
+    if hasattr(x, "coords") and len(x.dims) == 2:
+        names = x.coords[x.dims[1]].values.tolist() if x.dims[1] in x.coords else ()
+    return tuple(names) if len(names) and all(isinstance(name, str) for name in names) else None
 
 
 def check_unit_rows(name, rows, d=None, m=None):
@@ -162,7 +171,12 @@ def real_array(name, value, what=None):
         array = np.asarray(value)
     except Exception as error:
         raise TypeError(f"{what} could not be read as an array: {error}") from error
-    if array.dtype.kind not in "fiub":
+    if array.dtype.kind == "O":  # a data frame with columns of several types, which may be numbers all the same
+        where = next((place for place, entry in np.ndenumerate(array) if not isinstance(entry, numbers.Real)), None)
+        if where is not None:
+            holder = f"column {(column_names(value) or range(array.shape[1]))[where[1]]!r}" if array.ndim == 2 else "it"
+            raise TypeError(f"{what} must be an array of real numbers; {holder} holds {array[where]!r}.")
+    elif array.dtype.kind not in "fiub":
         raise TypeError(f"{what} must be an array of real numbers; got dtype {array.dtype}.")
     return array.astype(np.float64, order="C", copy=False)
 

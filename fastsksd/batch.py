@@ -453,6 +453,7 @@ def _from_record(record):
     fields = {name: _array(value) for name, value in record["result"].items()}
     if fields["slices"] is not None:
         fields["slices"] = Slices(**{name: _array(value) for name, value in fields["slices"].items()})
+    fields["names"] = None if fields.get("names") is None else tuple(fields["names"])
     fields["members"] = tuple(Member(**member) for member in fields["members"])
     return GofResult(**fields)
 

@@ -276,7 +276,7 @@ def explain(result, x=None, score=None, *, names=None, n_slices=5, level=0.95, n
             "the latter."
         )
     evidence, own = evidence_of(result, x, score)
-    names = check_coordinates(names, evidence.x.shape[1])
+    names = check_coordinates(result.names if names is None else names, evidence.x.shape[1])
     if result.slices is None:
         indices, values, along = _sorted(evidence.index, _contributions(_baseline_pairs(result, evidence)), np.empty(0))
         return Explanation((), *[np.empty(0)] * 3, "", indices, values, along, names, _caveats(result, evidence, None))
@@ -326,7 +326,7 @@ def strongest_witness(result, names=None, level=0.95, rng=0):
     loaded, q = _load(result, evidence), int(np.argmax(result.slice_statistics))
     r, g, y, slope = _oriented(loaded, q)
     witness = _witness(loaded.kernel.code, y, slope, float(r @ g), loaded.h[q], result.lag, level, check_rng(rng))
-    names = check_coordinates(names, g.size)
+    names = check_coordinates(result.names if names is None else names, g.size)
     return witness, direction(leading(g, names), g.size), bool(abs(r @ g) >= ALIKE)
 
 

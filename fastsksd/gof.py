@@ -5,7 +5,7 @@ One set of slices gives the paper's test; a family of sets gives the aggregated 
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 
 import numpy as np
@@ -18,12 +18,13 @@ from ._validate import (
     check_rng,
     check_samples,
     check_score,
+    column_names,
 )
 from .aggregate import MULTIPLES, Member, active_sets, check_sets, combine, fixed_sets, named_set, shares_of
 from .baselines import as_baseline
 from .baselines.base import Task
 from .engines import TOLERANCE, choose_engine, cuda
-from .explain import Evidence, explain, is_explicable
+from .explain import Evidence, check_coordinates, explain, is_explicable
 from .folds import is_cross, make_folds
 from .kernels import as_kernel
 from .lags import choose_lag
@@ -72,6 +73,8 @@ class GofResult:
         Samples of the model that method="mmd" compared with, or that the null of method="rfsd" was made from.
     timings : dict
         Seconds spent on "slices" (or locations) and on the "statistic" with its null distribution, and in "total".
+    names : tuple of str or None
+        Names of the coordinates, where the samples came with names of columns, as a data frame has.
     """
 
     statistic: float
@@ -91,6 +94,7 @@ class GofResult:
     n_model: int = 0
     members: tuple[Member, ...] = ()
     timings: dict = field(default_factory=dict)
+    names: tuple[str, ...] | None = None
     _evidence: Evidence | None = None
 
     def reject(self, alpha=0.05):
@@ -111,7 +115,7 @@ class GofResult:
             Other samples to look at along the slices of this test: such as they were not found on. Needed for results of `gof_stream` and
             `gof_batch`, which hold no samples. (Those of `gof_test` refer to the samples; they must not be changed in place.)
         names : sequence of str, optional
-            Names of the coordinates.
+            Names of the coordinates; those that the samples came with unless given.
         n_slices : int
             How many of the slices are described, strongest first. Adjusted p-values allow for all.
         level : float
@@ -174,11 +178,12 @@ class GofResult:
             points = "" if self.locations is None else f", features at {len(self.locations)} locations"
             return facts | {"method": f"{self.method}, kernel {self.kernel}, bandwidth {self.bandwidths[0]:.4g}{points}"}
         strongest = int(np.argmax(self.slice_statistics))
+        names = check_coordinates(self.names, self.slices.d)
         return facts | {
             "slices": f"{len(self.slices)} in {self.slices.d} dimensions, kernel {self.kernel}, engine {self.engine}",
             "strongest slice": f"{strongest}: statistic {self.slice_statistics[strongest]:.4g}",
-            "  score along r": _direction(self.slices.r[strongest]),
-            "  input along g": _direction(self.slices.g[strongest]),
+            "  score along r": _direction(self.slices.r[strongest], names),
+            "  input along g": _direction(self.slices.g[strongest], names),
         }
 
     def _null(self):
@@ -235,8 +240,8 @@ def gof_test(
 
     Parameters
     ----------
-    x : (n, d) array
-        Samples from the unknown law q. A Dask array is tested where it lies, by `gof_stream`: one set of slices and null="spectral".
+    x : (n, d) array or data frame
+        Samples from the unknown law q; names of columns become names of coordinates. A Dask array is tested where it lies, by `gof_stream`: one set of slices and null="spectral".
     score : (n, d) array, callable or model
         Score of the model p, ``grad log p``: its values at `x`, a function x -> (n, d), or an object with a `.score` method.
         The model must have its support on all of R^d (or vanish at the boundary): transform bounded variables first.
@@ -310,7 +315,7 @@ def gof_test(
     if elsewhere is not None:
         return elsewhere(**{name: value for name, value in locals().items() if name != "elsewhere"})
     start = time.perf_counter()
-    x = check_samples(x)
+    names, x = column_names(x), check_samples(x)
     n, d = x.shape
     baseline = as_baseline(method)
     if baseline is None or baseline.needs_score:
@@ -336,7 +341,8 @@ def gof_test(
             raise ValueError(f"`{(chosen or ['train'])[0]}` is about slices, and method={baseline.name!r} has none; leave it out.")
         if choose:
             raise ValueError(f"`lag`='auto' looks along slices, and method={baseline.name!r} has none; give a number.")
-        return _baseline_test(baseline, x, score, kernel, null, lag, n_resamples, train, rng, start)
+        result = _baseline_test(baseline, x, score, kernel, null, lag, n_resamples, train, rng, start)
+        return replace(result, names=names)
     family, fixed = False, []
     if slices is not None:
         if chosen != ["slices"]:
@@ -400,6 +406,7 @@ def gof_test(
         method="sksd",
         lag=lag,
         timings={"slices": searched - start, "statistic": end - searched, "total": end - start},
+        names=names,
         _evidence=_evidence_for(verdict["members"][0].part if family else members[0].part, parts, x, scores, index),
     )
 
@@ -564,7 +571,7 @@ def _rows(members, pvalues, adjusted, scores):
     return tuple(rows[k] for k in np.argsort(-np.asarray(scores), kind="stable"))
 
 
-def _direction(vector, count=3):
+def _direction(vector, names, count=3):
     """The largest coordinates of a direction, in words."""
     top = np.argsort(-np.abs(vector))[:count]
-    return " ".join(f"{vector[i]:+.2f} x[{i}]" for i in top) + (" ..." if vector.size > count else "")
+    return " ".join(f"{vector[i]:+.2f} {names[i]}" for i in top) + (" ..." if vector.size > count else "")
