@@ -175,7 +175,8 @@ def gof_batch(
         its `result`; "return" leaves None in place of the result, and the message in `errors`.
     checkpoint : path, optional
         File in which every result is kept as soon as there is one. A batch that was killed goes on with it; a file of other
-        problems, options or seeds is refused. Tests that failed are tried again. With rng=None the seeds are the file's.
+        problems, options or seeds is refused, as is one that another batch is writing. Tests that failed are tried again. With
+        rng=None the seeds are the file's.
     **options
         Options of `gof_test` for all problems. With ``engine="cuda"`` all GPUs share the tests, two at a time on each, and score functions are
         called from several threads. A test for which a GPU has not enough memory is done on the CPU instead, with a warning; its
@@ -391,6 +392,19 @@ class _Checkpoint:
         self.path = Path(path)
         self.seeds = seeds
         state = {name: value if np.ndim(value) == 0 else list(map(int, value)) for name, value in seeds.state.items()}
+        try:
+            self.held = journal.hold(self.path)
+        except journal.Busy as error:
+            raise ValueError(f"`checkpoint`: {error} Wait for it or choose another file.") from None
+        try:
+            self._open(state, fixed, total)
+            self.file = self.path.open("a")
+        except BaseException:
+            self.held.close()
+            raise
+
+    def _open(self, state, fixed, total):
+        """Look into the file and take a torn last line off."""
         journal.begin(self.path, {"gof_batch": 1, "seeds": state})
         try:
             header, records, whole = journal.read(self.path, _from_record)
@@ -406,7 +420,6 @@ class _Checkpoint:
         if total is not None and self.records and max(self.records) >= total:
             raise ValueError(f"`checkpoint`: {self.path} holds results of more than {total} problems; choose another file.")
         journal.mend(self.path, whole)
-        self.file = self.path.open("a")
 
     def result_of(self, problem):
         """The result that is there, or None."""
@@ -428,6 +441,7 @@ class _Checkpoint:
 
     def close(self):
         self.file.close()
+        self.held.close()
 
 
 def _plain(value):

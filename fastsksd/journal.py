@@ -3,9 +3,42 @@
 import json
 import os
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    import msvcrt
 
 class Unreadable(Exception):
     """A file that is no journal, or a line in it that is none of its records."""
+
+
+class Busy(Exception):
+    """A journal that someone else is writing."""
+
+
+def hold(path):
+    """An open file that keeps others from writing the journal until it is closed; made, with its folder, when it is not there.
+
+    The operating system lets go of it when the process ends, however it ends.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.open("ab")
+    try:
+        _lock(file.fileno())
+    except (BlockingIOError, PermissionError):
+        file.close()
+        raise Busy(f"another process, or another run in this one, is writing {path}.") from None
+    except OSError:
+        pass  # a file system without locks
+    return file
+
+
+def _lock(descriptor):
+    if os.name == "nt":
+        os.lseek(descriptor, 2**40, os.SEEK_SET)  # beyond the end: others may read what is locked no more than they may write it
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def read(path, check):
@@ -35,16 +68,14 @@ def mend(path, whole):
 
 
 def begin(path, header):
-    """A journal without records, in a folder that is made when it is not there; one that has begun already stays as it is.
+    """A journal without records, in a file that is held; one that has begun already stays as it is.
 
-    A kill may have left an empty file, or a part of the header.
+    The file may be empty, or a kill may have left a part of the header.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     line = _line(header).encode()
-    if path.exists():
-        with path.open("rb") as file:
-            if not line.startswith(file.read(len(line) + 1)):
-                return
+    with path.open("rb") as file:
+        if not line.startswith(file.read(len(line) + 1)):
+            return
     with path.open("w") as file:
         append(file, header)
 

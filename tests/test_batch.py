@@ -1,5 +1,6 @@
 """Batches of tests: the same p-values however they run, errors that lose nothing, checkpoints that survive."""
 
+import errno
 import io
 import json
 import os
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import fastsksd as fs
-from fastsksd import pool
+from fastsksd import journal, pool
 from fastsksd.batch import BatchResult
 from fastsksd.progress import ProgressBar
 
@@ -193,6 +194,47 @@ def test_an_interrupted_batch_goes_on(local, tmp_path):
     assert computed == [60]  # looked at, not tested
     assert len(path.read_text().splitlines()) == 7
     same(fs.gof_batch(problems(), n_jobs=2, checkpoint=path, **QUICK), local)  # without `rng`, the file's seeds
+
+
+def test_two_batches_do_not_share_a_checkpoint(tmp_path):
+    path = tmp_path / "batch.jsonl"
+    refused = []
+
+    def intrude(done, total):
+        before = path.read_bytes()
+        with pytest.raises(ValueError, match=r"`checkpoint`: another process, or another run in this one, is writing .*batch\.jsonl\. Wait"):
+            fs.gof_batch(problems()[:2], rng=3, checkpoint=path, **QUICK)
+        refused.append(path.read_bytes() == before)
+
+    fs.gof_batch(problems()[:2], rng=3, checkpoint=path, progress=intrude, **OPTIONS)
+    assert refused == [True, True]
+    with pytest.raises(ValueError, match="another `rng`"):
+        fs.gof_batch(problems()[:2], rng=4, checkpoint=path, **QUICK)
+    fs.gof_batch(problems()[:2], rng=3, checkpoint=path, **QUICK)  # an error lets go of the file
+
+
+def test_a_killed_process_lets_go_of_its_journal(tmp_path):
+    path = tmp_path / "new" / "batch.jsonl"
+    code = "import sys, time, pathlib; from fastsksd import journal; f = journal.hold(pathlib.Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
+    process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(ValueError, match="`checkpoint`: another process"):
+            fs.gof_batch(problems()[:1], rng=3, checkpoint=path, **QUICK)
+        assert path.read_bytes() == b""
+    finally:
+        process.kill()
+        process.communicate()
+    fs.gof_batch(problems()[:1], rng=3, checkpoint=path, **QUICK)
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_a_file_system_without_locks_will_do(tmp_path, monkeypatch):
+    def unsupported(descriptor):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(journal, "_lock", unsupported)
+    fs.gof_batch(problems()[:1], rng=3, checkpoint=tmp_path / "batch.jsonl", **QUICK)
 
 
 def test_checkpoints_of_other_batches_are_refused(tmp_path):

@@ -79,6 +79,17 @@ def test_resumed_run_equals_an_undisturbed_one(tiny, tmp_path):
     assert results(run("level", "tiny", tmp_path / "part", resume=True)) == results(whole)
 
 
+def test_two_runs_do_not_share_a_folder(tiny, tmp_path):
+    def intrude(done, total):
+        if done < 3:
+            with pytest.raises(runner.RunError, match=r"is writing .*level\.jsonl\. Wait for it or choose another folder"):
+                run("level", "tiny", tmp_path, resume=True)
+
+    run("level", "tiny", tmp_path, progress=intrude)
+    lines = (tmp_path / "level.jsonl").read_text().splitlines()
+    assert len(lines) == len(set(lines)) == 13
+
+
 def test_killed_run_loses_nothing(tmp_path):
     command = [sys.executable, "-m", "fastsksd", "reproduce", "level", "--scale", "smoke", "--jobs", "2", "--out"]
     process = subprocess.Popen([*command, str(tmp_path / "killed")], stderr=subprocess.DEVNULL)

@@ -75,28 +75,38 @@ def run(name, scale="smoke", out="results", *, jobs=1, client=None, resume=False
     tasks = experiment.tasks(settings)
     path = Path(out) / f"{name}.jsonl"
     header = {"experiment": name, "scale": scale, "settings": settings}
+    with _held(path):
+        try:
+            done = _open_results(path, header, resume)
+        except OSError as error:
+            raise RunError(f"could not open {path}: {error}.") from error
+        keys = [task_key(task) for task in tasks]
+        left = [task for task, key in zip(tasks, keys, strict=True) if key not in done]
+        count = len(tasks) - len(left)
+        try:
+            with path.open("a") as file:
+                for task, rows in _outcomes(functools.partial(_run_task, name, settings), left, jobs, client):
+                    done[task_key(task)] = rows
+                    journal.append(file, {"task": task, "rows": rows})
+                    count += 1
+                    if progress is not None:
+                        progress(count, len(tasks))
+        except (ProcessesDied, cluster.ClientLost) as error:
+            raise RunError(f"{error}. The {count} trials before are kept; go on with --resume.") from error
+        except OSError as error:
+            raise RunError(
+                f"could not write {path}: {error}. The {count} trials before are kept; go on with --resume when there is room."
+            ) from error
+    return [row for key in keys for row in done[key]]
+
+
+def _held(path):
     try:
-        done = _open_results(path, header, resume)
+        return journal.hold(path)
+    except journal.Busy as error:
+        raise RunError(f"{error} Wait for it or choose another folder.") from None
     except OSError as error:
         raise RunError(f"could not open {path}: {error}.") from error
-    keys = [task_key(task) for task in tasks]
-    left = [task for task, key in zip(tasks, keys, strict=True) if key not in done]
-    count = len(tasks) - len(left)
-    try:
-        with path.open("a") as file:
-            for task, rows in _outcomes(functools.partial(_run_task, name, settings), left, jobs, client):
-                done[task_key(task)] = rows
-                journal.append(file, {"task": task, "rows": rows})
-                count += 1
-                if progress is not None:
-                    progress(count, len(tasks))
-    except (ProcessesDied, cluster.ClientLost) as error:
-        raise RunError(f"{error}. The {count} trials before are kept; go on with --resume.") from error
-    except OSError as error:
-        raise RunError(
-            f"could not write {path}: {error}. The {count} trials before are kept; go on with --resume when there is room."
-        ) from error
-    return [row for key in keys for row in done[key]]
 
 
 def _outcomes(function, tasks, jobs, client):
