@@ -87,15 +87,23 @@ def column_names(x):
 
 def check_unit_rows(name, rows, d=None, m=None):
     """`rows` as an (m, d) array of unit vectors."""
-    rows = real_array(name, rows)
+    given, rows = rows, real_array(name, rows)
     wanted = f"({'m' if m is None else m}, {'d' if d is None else d})"
     if rows.ndim != 2 or rows.size == 0 or (d is not None and rows.shape[1] != d) or (m is not None and rows.shape[0] != m):
         raise ValueError(f"`{name}` must have shape {wanted}, one direction per row; got {rows.shape}.")
     _check_finite(name, rows)
+    if np.asarray(given).dtype == np.float16:
+        rows = rows / rounded_lengths(rows, np.finfo(np.float16).eps)
     off = np.flatnonzero(np.abs(np.linalg.norm(rows, axis=1) - 1.0) > 1e-6)
     if off.size:
         raise ValueError(f"`{name}` must have rows of unit length; row {off[0]} has length {np.linalg.norm(rows[off[0]]):.6g}.")
     return np.ascontiguousarray(rows)
+
+
+def rounded_lengths(rows, precision, numpy=np):
+    """Lengths, (m, 1), of rows that are unit vectors up to rounding to `precision`, by which they become so again; 1 for other rows."""
+    lengths = numpy.sqrt((rows * rows).sum(axis=1, keepdims=True))
+    return numpy.where(abs(lengths - 1.0) <= 4.0 * precision, lengths, 1.0)
 
 
 def check_score(score, name="score"):

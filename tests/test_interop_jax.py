@@ -43,6 +43,21 @@ def test_value_and_gradients(double, kernel, statistic, compile):
         np.testing.assert_allclose(gradient, 2.0 * exact[name], rtol=100 * tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_slices_of_half_precision(double, dtype):
+    r, g = (jnp.asarray(rows, dtype=dtype) for rows in (SLICES.r, SLICES.g))
+    eps = float(jnp.finfo(dtype).eps)
+    function = jax.jit(jax.value_and_grad(lambda r, g: bridge.sksd_loss(X, SCORES, (r, g)), argnums=(0, 1)))
+    value, gradients = function(r, g)
+    expected, exact = fs.sksd_value_and_grad(X, SCORES, SLICES)
+    assert float(value) == pytest.approx(expected, rel=10 * eps)
+    for name, gradient in zip("rg", gradients, strict=True):
+        assert gradient.dtype == dtype
+        np.testing.assert_allclose(gradient.astype(float), exact[name], atol=10 * eps * abs(exact[name]).max())
+    with pytest.raises(Exception, match="`r` must have rows of unit length"):
+        bridge.sksd_loss(X, SCORES, (1.2 * r, g)).block_until_ready()
+
+
 def test_one_function_serves_other_values(double):
     # Compiled once, the callback must see the arrays of each call.
     run = jax.jit(lambda scale: bridge.sksd_loss(X, scale * SCORES, SLICES))

@@ -57,6 +57,25 @@ def test_the_loss_keeps_to_the_type_of_the_scores():
     assert bridge.sksd_loss(X, score.detach(), SLICES).item() == pytest.approx(loss.item(), rel=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_slices_of_half_precision(dtype):
+    slices = fs.random_slices(50, 6, rng=0)
+    x, scores = np.random.default_rng(0).standard_normal((2, 40, 50))
+    r, g = (torch.nn.functional.normalize(torch.tensor(rows).to(dtype)).requires_grad_() for rows in (slices.r, slices.g))
+    assert abs(torch.linalg.norm(r.double(), dim=1) - 1.0).max() > 1e-6
+    loss = bridge.sksd_loss(x, torch.tensor(scores), (r, g))
+    loss.backward()
+    value, gradients = fs.sksd_value_and_grad(x, scores, slices)
+    eps = torch.finfo(dtype).eps
+    assert loss.item() == pytest.approx(value, rel=10 * eps)
+    for tensor, name in ((r, "r"), (g, "g")):
+        assert tensor.grad.dtype == dtype
+        np.testing.assert_allclose(tensor.grad.double(), gradients[name], atol=10 * eps * abs(gradients[name]).max())
+    for rows in (1.1 * r, r[0]):
+        with pytest.raises(ValueError, match="`r` must have"):
+            bridge.sksd_loss(x, torch.tensor(scores), (rows.detach(), g))
+
+
 def test_the_loss_can_be_differentiated_once():
     score = torch.tensor(SCORES, requires_grad=True)
     (gradient,) = torch.autograd.grad(bridge.sksd_loss(X, score, SLICES), score, create_graph=True)

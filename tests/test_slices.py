@@ -122,3 +122,15 @@ def test_slices_can_be_picked():
     assert np.array_equal(some.r, found.r[[3, 0]]) and np.array_equal(some.g_gaps, found.g_gaps[[3, 0]])
     assert len(found[2]) == 1 and len(found[:4]) == 4
     assert repr(found) == "Slices(m=6, d=6)"
+
+
+def test_directions_of_half_precision():
+    exact = fs.random_slices(50, 6, rng=0)
+    r, g = exact.r.astype(np.float16), exact.g.astype(np.float16)
+    slices = fs.Slices(r, g)
+    np.testing.assert_allclose(np.linalg.norm(slices.r, axis=1), 1.0, rtol=1e-14)
+    np.testing.assert_allclose(slices.g, exact.g, atol=1e-3)
+    with pytest.raises(ValueError, match="`g` must have rows of unit length"):
+        fs.Slices(r, (1.05 * g).astype(np.float16))
+    with pytest.raises(ValueError, match="`r` must have rows of unit length"):
+        fs.Slices(r.astype(float), g)

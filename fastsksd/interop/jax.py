@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from .._validate import check_choice
+from .._validate import check_choice, rounded_lengths
 from ..discrepancy import sksd, sksd_value_and_grad
 from ..kernels import as_kernel
 from ._library import check_batch_size, directions, in_batches, library
@@ -39,15 +39,21 @@ def sksd_loss(x, score, slices, *, kernel="rbf", statistic="v"):
     >>> bool((gradient < 0).all())
     True
     """
-    jnp = library("jax").numpy
+    jax = library("jax")
+    jnp = jax.numpy
     check_choice("statistic", statistic, ("u", "v"))
     as_kernel(kernel)
-    r, g = directions(slices)
-    x, score, r, g = (jnp.asarray(value, dtype=float) for value in (x, score, r, g))
+    kinds = [getattr(rows, "dtype", None) for rows in directions(slices)]
+    x, score, r, g = (jnp.asarray(value, dtype=float) for value in (x, score, *directions(slices)))
     if score.shape != x.shape:
         raise ValueError(f"`score` must have the shape of the samples, {x.shape}; got {score.shape}.")
     if r.ndim != 2 or r.shape != g.shape or r.shape[1] != x.shape[-1]:
         raise ValueError(f"`slices` must be r and g of shape (m, {x.shape[-1]}); got {r.shape} and {g.shape}.")
+    # Directions of half precision, which rounding has left longer or shorter, have unit length as far as that goes.
+    r, g = (
+        rows / rounded_lengths(jax.lax.stop_gradient(rows), float(jnp.finfo(kind).eps), jnp) if kind in (jnp.float16, jnp.bfloat16) else rows
+        for rows, kind in zip((r, g), kinds, strict=True)
+    )
     return _loss_function()(kernel, statistic, x, score, r, g)
 
 

@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 
+from .._validate import rounded_lengths
 from ..discrepancy import sksd, sksd_value_and_grad
 from ._library import check_batch_size, directions, in_batches, library
 
@@ -21,7 +22,8 @@ def sksd_loss(x, score, slices, *, kernel="rbf", statistic="v"):
         The model's scores at `x`, with a graph that leads to its parameters: for an energy-based model, the gradient of ``-energy``
         in x taken with ``create_graph=True``.
     slices : Slices or pair (r, g)
-        A pair may hold tensors that require gradients, such as parameters divided by their norm.
+        A pair may hold tensors that require gradients, such as parameters divided by their norm. Those of half precision have unit
+        length as far as that goes.
     kernel, statistic
         As for `fastsksd.sksd_value_and_grad`; bandwidths count as constants.
 
@@ -57,7 +59,8 @@ def _loss_function():
         @staticmethod
         def forward(ctx, x, score, r, g, kernel, statistic):
             inputs = (x, score, r, g)
-            x_, score_, r_, g_ = (_to_numpy(torch, value) for value in inputs)
+            x_, score_ = (_to_numpy(torch, value) for value in (x, score))
+            r_, g_ = (_unit_rows(torch, value) for value in (r, g))
             ctx.wrt = [name for name, needed in zip(_INPUTS, ctx.needs_input_grad, strict=False) if needed]
             options = dict(kernel=kernel, statistic=statistic)
             if ctx.wrt:
@@ -79,6 +82,13 @@ def _loss_function():
 
 def _to_numpy(torch, value):
     return value.detach().cpu().double().numpy() if isinstance(value, torch.Tensor) else np.asarray(value, dtype=float)
+
+
+def _unit_rows(torch, value):
+    """Directions; those of half precision, which rounding has left longer or shorter, with unit length."""
+    rows = _to_numpy(torch, value)
+    half = isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.bfloat16) and rows.ndim == 2
+    return rows / rounded_lengths(rows, torch.finfo(value.dtype).eps) if half else rows
 
 
 def score_from_logp(logp, *, batch_size=None, dtype=None, device=None):
