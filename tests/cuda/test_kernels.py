@@ -239,6 +239,24 @@ def test_launches_have_the_types_that_are_compiled():
         kernel((1, 1), device.upload(np.ones((1, 3))))
 
 
+@pytest.mark.parametrize("array", [np.arange(3.0)[:, None], np.arange(3.0)[None]])
+def test_strides_of_zero_do_not_go_to_the_device(array):
+    """A single column or row made with None is contiguous for NumPy; kernels would not take it."""
+    assert 0 in array.strides and array.flags.c_contiguous
+    there = device.upload(array)
+    assert 0 not in there.strides and np.array_equal(device.download(there), array)
+    with pytest.raises(TypeError, match="argument 0"):
+        blocks.row_sum()((1, 1), device.cuda.to_device(array), 1, device.upload(np.zeros(3)))
+
+
+def test_projections_send_no_empty_array(monkeypatch):
+    """Where NumPy gives it a stride of 0, the target that comes with Numba has no kernel for it."""
+    there, sizes, to_device = device.upload(np.ones((3, 2))), [], device.cuda.to_device
+    monkeypatch.setattr(device.cuda, "to_device", lambda array, **options: sizes.append(array.size) or to_device(array, **options))
+    data.along(np.ones((1, 2)), there)
+    assert sizes and min(sizes) > 0
+
+
 def test_an_empty_grid_launches_nothing():
     blocks.fill()((0, 1), 1.0, device.empty(0))
     assert device.download(weights.draw(Weights("wild", 5, 3, rng=np.random.default_rng(0)), 0, 0)).shape == (0, 5)

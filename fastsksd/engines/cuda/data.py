@@ -12,7 +12,6 @@ from .device import LAST, MICRO, SIDE, SPAN, THREADS, Kernel, cuda, empty, group
 from .held import find
 
 _MATRIX, _VECTOR = float64[:, ::1], float64[::1]
-_NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 @kernel((float64,), (float32,))
@@ -91,7 +90,7 @@ def along(directions, x, shift=None, unit=None, rows=None, real=np.float64):
     unit = np.ones(m) if unit is None else unit
     grid = groups(out.shape[1], SPAN), groups(m, SPAN)
     kind = float64 if np.dtype(real) == np.float64 else float32
-    places = upload(_NO_ROWS if rows is None else rows, np.int64)
+    places = empty(0, dtype=np.int64) if rows is None else upload(rows, np.int64)
     project(kind)(grid, upload(directions), x, places, upload(shift), upload(unit), out)
     return out
 

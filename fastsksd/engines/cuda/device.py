@@ -76,7 +76,8 @@ class Kernel:
             raise TypeError(f"{self.name} takes {len(wanted)} arguments; got {len(args)}.")
         for place, (kind, value) in enumerate(zip(wanted, args, strict=True)):
             if isinstance(kind, types.Array):
-                fits = str(value.dtype) == str(kind.dtype) and value.ndim == kind.ndim and value.is_c_contiguous()
+                broadcast = 0 in value.strides and value.size > 0  # another type on a device
+                fits = str(value.dtype) == str(kind.dtype) and value.ndim == kind.ndim and value.is_c_contiguous() and not broadcast
             else:
                 fits = isinstance(value, _SCALARS[str(kind)])
             if not fits:
@@ -144,8 +145,11 @@ def stream():
 
 def upload(array, dtype=np.float64):
     """A copy on the device."""
+    array = np.ascontiguousarray(array, dtype=dtype)
+    if 0 in array.strides:  # as ``column[:, None]`` has: contiguous for NumPy, but not for Numba's CUDA target
+        array = array.copy()
     with _memory_errors():
-        return cuda.to_device(np.ascontiguousarray(array, dtype=dtype), stream=stream())
+        return cuda.to_device(array, stream=stream())
 
 
 def download(array):
