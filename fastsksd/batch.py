@@ -362,7 +362,9 @@ def _run(problem):
         try:
             result = gof_test(problem.x, problem.score, rng=problem.seed, **problem.options)
         except cuda.DeviceOutOfMemory as error:
-            warnings.warn(f"problem {problem.name!r} is tested on the CPU: {error}", RuntimeWarning, stacklevel=2)
+            result, reason = None, str(error)
+        if result is None:  # out here the error is gone, and with its traceback all that the test had on the device
+            warnings.warn(f"problem {problem.name!r} is tested on the CPU: {reason}", RuntimeWarning, stacklevel=2)
             result = gof_test(problem.x, problem.score, rng=problem.seed, **{**problem.options, "engine": "cpu"})
         return dataclasses.replace(result, _evidence=None), None  # the samples of all problems may be more than memory holds
     except Exception as error:

@@ -1,6 +1,7 @@
 """`engine="cuda"` through the public functions, in the simulator: the same answers as on the CPU, and nothing lost for want of memory."""
 
 import threading
+import weakref
 from collections import Counter
 
 import numpy as np
@@ -183,6 +184,28 @@ def test_out_of_memory_falls_back_and_loses_nothing(monkeypatch):
     assert np.array_equal(gpu.pvalues, cpu.pvalues)
     with pytest.raises(door.DeviceOutOfMemory):
         fs.gof_test(X, np.negative, slices=SLICES, n_resamples=7, engine="cuda direct")
+
+
+def test_a_test_on_the_cpu_leaves_nothing_on_the_device(monkeypatch):
+    arrays, alive, allocate = [], [], device.cuda.device_array
+
+    def failing(shape, **options):
+        if shape == (7, 9):  # weights
+            raise MemoryError("out of memory")
+        array = allocate(shape, **options)
+        arrays.append(weakref.ref(array))
+        return array
+
+    def score(x):
+        alive.append(sum(array() is not None for array in arrays))
+        return -x
+
+    monkeypatch.setattr(device.cuda, "device_array", failing)
+    problem = problems(1)[0] | {"score": score}
+    options = {"slices": fs.random_slices(2, 2, rng=0), "n_resamples": 7, "progress": False}
+    with pytest.warns(RuntimeWarning, match="is tested on the CPU"):
+        fs.gof_batch([problem], engine="cuda direct", **options)
+    assert arrays and alive == [0, 0]
 
 
 def test_other_driver_errors_are_not_hidden(monkeypatch):
