@@ -77,7 +77,7 @@ def test_fourier_sums(code, tail, monkeypatch):
     y, s, a, h = projections(17, 2)
     if tail == "far":
         y[0, 3], y[0, 7] = 400.0, -350.0
-    given = np.random.default_rng(1).standard_normal((2, 19))
+    given = np.random.default_rng(1).standard_normal((6, 19))
     cpu = FourierEngine(code, y, s, a, 2.0 * h, 1e-2, DirectEngine)
     assert (tail == "far") == any(far.size for far in cpu.outside)
     loaded = CudaFourierEngine(code, y, s, a, 2.0 * h, 1e-2, CudaDirectEngine)
@@ -86,6 +86,19 @@ def test_fourier_sums(code, tail, monkeypatch):
     np.testing.assert_allclose(loaded.sums(), cpu.sums(), rtol=0, atol=1e-9)
     if tail == "light":
         np.testing.assert_allclose(np.sort(loaded.spectrum())[-8:], np.sort(cpu.spectrum())[-8:], atol=1e-12)
+
+
+def test_weights_stay_on_the_device(monkeypatch):
+    from fastsksd.engines.cuda import fourier
+
+    shapes = []
+    monkeypatch.setattr(fourier, "download", lambda array: shapes.append(array.shape) or device.download(array))
+    y, s, a, h = projections(17, 2)
+    y[:, 3] = 400.0
+    loaded = CudaFourierEngine(0, y, s, a, 2.0 * h, 1e-2, CudaDirectEngine)
+    assert all(far.size for far in loaded.outside)
+    loaded.sums_and_replicates(np.ones((3, 17)))
+    assert max(map(len, shapes)) == 1
 
 
 def test_slices_with_a_long_series_go_to_the_pairs():

@@ -89,6 +89,20 @@ def far_rows(code):
     return Kernel(far_rows, signature, square=False)
 
 
+@kernel()
+def far_replicates():
+    def far_replicates(met, weights, start, far, out):
+        """Adds ``2 sum_k met[b, k] weights[b, start + far[k]]`` to ``out[b]``, a thread for each replicate b."""
+        b = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
+        if b < out.size:
+            total = 0.0
+            for k in range(far.size):
+                total += met[b, k] * weights[b, start + far[k]]
+            out[b] += 2.0 * total
+
+    return Kernel(far_replicates, void(_MATRIX, _MATRIX, int64, _INTEGERS, _VECTOR), square=False, hot=False)
+
+
 class CudaFourierEngine(FourierEngine):
     """`FourierEngine` with its sums over samples on the device. Weights are a host's array, or rows that `draw` made."""
 
@@ -183,9 +197,11 @@ class CudaFourierEngine(FourierEngine):
         projections = folded(parts)
         replicates = row_dots(projections, projections, upload(coefficients))
         replicates -= row_dots(weights, weights, upload(own.sum(axis=0)), start)
-        for some in far:
-            met = download(folded(some.parts))
-            replicates += 2.0 * np.einsum("bo,bo->b", met, download(weights)[:, start + some.indices])
+        if far:
+            more = zeros(weights.shape[0])
+            for some in far:
+                far_replicates()((groups(more.size, THREADS), 1), folded(some.parts), weights, start, some.uploaded, more)
+            replicates += download(more)
         return sums, replicates
 
 
