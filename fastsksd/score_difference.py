@@ -17,7 +17,6 @@ both: the terms of a sample smoothing itself, and of one sample taken twice. `de
 order), which keeps the signal visible in high dimension.
 """
 
-
 import numba
 import numpy as np
 

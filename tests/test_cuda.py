@@ -75,6 +75,8 @@ def test_what_is_held_is_found_by_its_memory():
         with door.holding(x[4:], other):
             assert find(x[4:6])[0] is held and find(other)[1:] == (0, 8)
         assert find(other) is None
+        with door.holding(other[::2]):  # whose rows are not one after another
+            assert find(other[2:4]) is None
         with pytest.raises(RuntimeError), door.holding(other):
             raise RuntimeError
         assert find(other) is None

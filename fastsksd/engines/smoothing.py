@@ -1,4 +1,4 @@
-"""Sums and products of (m, n) arrays that matrix-free products with KE's and KSD's matrices are made of, see `score_difference`, in one pass and in
+"""Sums and products of (m, n) arrays that matrix-free products with KE's and KSD's matrices are made of, see `sensitivity`, in one pass and in
 place: fresh arrays of that size cost more than the arithmetic. `cuda.smoothing` has the same functions for arrays on a GPU."""
 
 import numpy as np

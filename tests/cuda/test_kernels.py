@@ -128,9 +128,9 @@ def test_products_with_the_kernel(n, d, rows, monkeypatch):
     monkeypatch.setattr(smoothing, "_FULL", 3)  # more than one share of the samples, or one
     rng = np.random.default_rng([n, d])
     x, y, left = rng.standard_normal((n, d)), rng.standard_normal((5, d)), rng.standard_normal((rows, n))
-    matrix, k = smoothing.CudaKernelMatrix(x, 2.0), gaussian(x, x, 2.0)
-    np.testing.assert_allclose(matrix.times(left, own=1.0), left @ k, atol=1e-13)
-    np.testing.assert_allclose(matrix.times(left, own=0.0, square=True), left @ (k - np.eye(n)) ** 2, atol=1e-13)
+    matrix, k, there = smoothing.CudaKernelMatrix(x, 2.0), gaussian(x, x, 2.0), device.upload(left)
+    np.testing.assert_allclose(device.download(matrix.times(there, own=1.0)), left @ k, atol=1e-13)
+    np.testing.assert_allclose(device.download(matrix.times(there, own=0.0, square=True)), left @ (k - np.eye(n)) ** 2, atol=1e-13)
     np.testing.assert_allclose(matrix.times_at(y, left), left @ gaussian(x, y, 2.0), atol=1e-13)
 
 

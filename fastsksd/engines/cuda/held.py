@@ -23,7 +23,7 @@ def holding(*arrays):
     before = getattr(_local, "held", ())
     try:
         for array in arrays:
-            if find(array) is None:
+            if array.flags.c_contiguous and find(array) is None:
                 _local.held = (*getattr(_local, "held", ()), Held(array))
         yield
     finally:

@@ -340,8 +340,7 @@ def _grid(array):
 class CudaKernelMatrix:
     """The Gaussian kernel of width `width` between samples `x`, (n, d), computed about the `centre`, and any points.
 
-    The samples go to the device once, or lie there (see `data.rows_there`). Rows given on the device give products there, and the host's
-    the host's.
+    The samples go to the device once, or lie there (see `data.rows_there`).
     """
 
     kit = sys.modules[__name__]
@@ -354,13 +353,11 @@ class CudaKernelMatrix:
         self.precision = 1.0 / width**2
 
     def times(self, rows, *, own, square=False):
-        """``rows @ K`` for rows (c, n), with `own` on the diagonal of K; or with the entries of K squared."""
-        if not isinstance(rows, np.ndarray):
-            return self._times(rows, self.x, self.squares, float(own), square)
-        return download(self._times(upload(rows), self.x, self.squares, float(own), square))
+        """``rows @ K`` for rows (c, n), both on the device, with `own` on the diagonal of K; or with the entries of K squared."""
+        return self._times(rows, self.x, self.squares, float(own), square)
 
     def times_at(self, y, rows):
-        """The same with the kernel between the samples and the points `y`, which may be the samples themselves."""
+        """The same on the host, with the kernel between the samples and the points `y`, which may be the samples themselves."""
         return download(self._times(upload(rows), *self._points(y), -1.0))
 
     def moments_at(self, y, weights=None):
@@ -399,7 +396,10 @@ class CudaKernelMatrix:
         return folded(parts)
 
     def ridge_solve(self, right, eta, *, tolerance=1e-8, max_steps=1000):
-        """``right (K + eta I)^(-1)`` for rows (c, n) on the device, by conjugate gradients on all rows at once; None when they do not converge."""
+        """``right (K + eta I)^(-1)`` for rows (c, n) on the device, by conjugate gradients on all rows at once; None when they do not converge.
+
+        `right` is left with the residuals.
+        """
         count, n = right.shape
         residual, direction, solution = right, stacked(right), zeros(count, n)
         ones, grid = upload(np.ones(n)), (groups(n, THREADS), count)
