@@ -125,7 +125,7 @@ def gaussian(x, y, width):
 
 @pytest.mark.parametrize(("n", "d", "rows"), [(2, 1, 1), (16, 3, 17), (19, 18, 2)])
 def test_products_with_the_kernel(n, d, rows, monkeypatch):
-    monkeypatch.setattr(smoothing, "_FULL", 3)  # more than one share of the samples, or one
+    monkeypatch.setattr(blocks, "FULL", 3)  # more than one share of the samples, or one
     rng = np.random.default_rng([n, d])
     x, y, left = rng.standard_normal((n, d)), rng.standard_normal((5, d)), rng.standard_normal((rows, n))
     matrix, k, there = smoothing.CudaKernelMatrix(x, 2.0), gaussian(x, x, 2.0), device.upload(left)
@@ -147,7 +147,7 @@ def test_blocks():
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((3, 70)), rng.standard_normal((5, 68))
     parts = blocks.product_parts(a, b, 68)
-    assert parts.shape[0] > 1  # several chunks
+    assert parts.shape[0] > 1  # several shares
     blocks.add_product(device.upload(a), 2, device.upload(b), 68, parts)
     blocks.add_product(device.upload(a), 2, device.upload(b), 3, parts)
     expected = a[:, 2:] @ b.T + a[:, 2:5] @ b[:, :3].T
@@ -159,6 +159,20 @@ def test_blocks():
     got = blocks.row_dots(device.upload(a), device.upload(a), device.upload(values), 5)
     np.testing.assert_allclose(got, (a[:, 5:38] ** 2) @ values, atol=1e-12)
     assert np.array_equal(device.download(blocks.on_device(device.upload(a), np.float32)), a.astype(np.float32))
+
+
+@pytest.mark.parametrize(("full", "count"), [(1, 1), (5, 2), (100, 6)])
+def test_products_in_few_shares(full, count, monkeypatch):
+    """A share is as large as the product: of many rows there is one, however many samples."""
+    monkeypatch.setattr(blocks, "FULL", full)
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((9, 170)), rng.standard_normal((2, 167))
+    parts = blocks.product_parts(a, b, 167)
+    assert parts.shape[0] == count
+    blocks.add_product(device.upload(a), 3, device.upload(b), 167, parts)
+    blocks.add_product(device.upload(a), 0, device.upload(b), 50, parts)
+    expected = a[:, 3:] @ b.T + a[:, :50] @ b[:, :50].T
+    np.testing.assert_allclose(device.download(blocks.folded(parts)), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize(("n", "d", "m"), [(2, 1, 1), (16, 16, 8), (19, 17, 9)])

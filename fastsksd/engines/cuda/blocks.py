@@ -11,7 +11,8 @@ from .device import LAST, MICRO, SIDE, SPAN, THREADS, Kernel, cuda, download, em
 
 DEPTH = 16  # of the products that threads of a block share at a time
 PADDED = SPAN + 1  # columns of shared memory, so that threads of a warp write to different banks
-CHUNK = 4 * SPAN  # terms that a block of `product` or `pairs` adds up, in single precision where the data is
+CHUNK = 4 * SPAN  # terms that a block of `pairs` adds up, in single precision where the data is, and one of `product` at least
+FULL = 512  # blocks that keep a large device busy; sums are split over samples to have about as many
 
 
 @inlined
@@ -153,8 +154,8 @@ def add_row_sums(a, width, out):
 
 @kernel()
 def product():
-    def product(a, column, b, width, parts):
-        """``parts[z, i, j] += sum_k a[i, column + k] b[j, k]``, k in chunk z of ``0..width``."""
+    def product(a, column, b, width, share, parts):
+        """``parts[z, i, j] += sum_k a[i, column + k] b[j, k]``, k in share z of ``0..width``."""
         left = cuda.shared.array((DEPTH, PADDED), float64)
         right = cuda.shared.array((DEPTH, PADDED), float64)
         sums = cuda.local.array((MICRO, MICRO), float64)
@@ -164,8 +165,8 @@ def product():
         for u in range(MICRO):
             for v in range(MICRO):
                 sums[u, v] = 0.0
-        last = min((z + 1) * CHUNK, width)
-        for k0 in range(z * CHUNK, last, DEPTH):
+        last = min((z + 1) * share, width)
+        for k0 in range(z * share, last, DEPTH):
             for place in range(t, DEPTH * SPAN, THREADS):
                 i, k = place // DEPTH, place % DEPTH
                 left[k, i] = a[i0 + i, column + k0 + k] if i0 + i < a.shape[0] and k0 + k < last else 0.0
@@ -183,18 +184,25 @@ def product():
                     parts[z, i, j] += sums[u, v]
 
     matrix = float64[:, ::1]
-    return Kernel(product, void(matrix, int64, matrix, int64, float64[:, :, ::1]))
+    return Kernel(product, void(matrix, int64, matrix, int64, int64, float64[:, :, ::1]))
 
 
 def product_parts(a, b, width):
-    """Zeros to which `add_product` adds, for up to `width` terms at a time."""
-    return zeros(groups(width, CHUNK), a.shape[0], b.shape[0])
+    """Zeros to which `add_product` adds, for about `width` terms at a time: no more shares than keep the device busy, for each is as large as
+    the product."""
+    return zeros(shares(groups(a.shape[0], SPAN) * groups(b.shape[0], SPAN), groups(width, CHUNK)), a.shape[0], b.shape[0])
 
 
 def add_product(a, column, b, width, parts):
-    """Add ``a[:, column : column + width] @ b[:, :width].T``, in chunks."""
-    grid = groups(b.shape[0], SPAN), groups(a.shape[0], SPAN), groups(width, CHUNK)
-    product()(grid, a, column, b, width, parts)
+    """Add ``a[:, column : column + width] @ b[:, :width].T``, in shares."""
+    share = max(CHUNK, groups(width, parts.shape[0]))
+    grid = groups(b.shape[0], SPAN), groups(a.shape[0], SPAN), groups(width, share)
+    product()(grid, a, column, b, width, share, parts)
+
+
+def shares(blocks, most):
+    """Into how many shares to split a sum that takes so many blocks, `most` at the most."""
+    return min(max(1, FULL // blocks), most)
 
 
 @kernel()

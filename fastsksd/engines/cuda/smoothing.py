@@ -13,14 +13,13 @@ from numba import float64, int64, void
 from ..._jit import exp_nonpositive
 from ..smoothing import adjoint_entry, diagonal_entry, gradient_entry, linear_entry, self_entry, squares_entry, stein_entry
 from . import data
-from .blocks import DEPTH, PADDED, add_product, filled, folded, product_parts, row_dots, taken, zeros
+from .blocks import DEPTH, PADDED, add_product, filled, folded, product_parts, row_dots, shares, taken, zeros
 from .device import LAST, MICRO, SIDE, SPAN, THREADS, Kernel, cuda, download, empty, groups, kernel, upload
 
 _REACH = SPAN // 2  # samples x_i whose kernel values a block holds at a time
 _MICRO_REACH = MICRO // 2
 _PADDED_REACH = _REACH + 1
 _MATRIX, _VECTOR = float64[:, ::1], float64[::1]
-_FULL = 512  # blocks that keep a large device busy; sums are split over samples to have about as many
 
 
 @kernel()
@@ -387,12 +386,10 @@ class CudaKernelMatrix:
     def _times(self, rows, y, y_squares, own, square=False):
         n = self.x.shape[0]
         blocks = groups(y.shape[0], SPAN), groups(rows.shape[0], SPAN)
-        shares = min(max(1, _FULL // (blocks[0] * blocks[1])), groups(n, _REACH))
-        share = groups(groups(n, shares), _REACH) * _REACH
-        shares = groups(n, share)
-        parts = empty(shares, rows.shape[0], y.shape[0])
+        share = groups(groups(n, shares(blocks[0] * blocks[1], groups(n, _REACH))), _REACH) * _REACH
+        parts = empty(groups(n, share), rows.shape[0], y.shape[0])
         precision = (2.0 if square else 1.0) * self.precision
-        smooth()((*blocks, shares), self.x, self.squares, y, y_squares, precision, own, rows, share, parts)
+        smooth()((*blocks, parts.shape[0]), self.x, self.squares, y, y_squares, precision, own, rows, share, parts)
         return folded(parts)
 
     def ridge_solve(self, right, eta, *, tolerance=1e-8, max_steps=1000):
