@@ -88,6 +88,20 @@ def test_fourier_sums(code, tail, monkeypatch):
         np.testing.assert_allclose(np.sort(loaded.spectrum())[-8:], np.sort(cpu.spectrum())[-8:], atol=1e-12)
 
 
+def test_many_features_are_made_of_fewer_samples_at_a_time(monkeypatch):
+    from fastsksd.engines.cuda import fourier
+
+    shapes = []
+    y, s, a, h = projections(70, 1)
+    y[0, 3] = 400.0
+    loaded = CudaFourierEngine(0, y, s, a, 2.0 * h, 1e-2, CudaDirectEngine)
+    monkeypatch.setattr(fourier, "MOST", 40 * loaded.features)
+    monkeypatch.setattr(fourier, "empty", lambda *shape, **options: shapes.append(shape) or device.empty(*shape, **options))
+    cpu = FourierEngine(0, y, s, a, 2.0 * h, 1e-2, DirectEngine)
+    np.testing.assert_allclose(loaded.sums(), cpu.sums(), rtol=0, atol=1e-9)
+    assert sorted(shapes) == [(1, 40), (loaded.features - 1, 40)]
+
+
 def test_weights_stay_on_the_device(monkeypatch):
     from fastsksd.engines.cuda import fourier
 

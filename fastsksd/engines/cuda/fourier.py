@@ -9,12 +9,13 @@ from numba import float64, int64, void
 from ..._linalg import eigenvalues_of_product
 from ...kernels import own_term, stein_term
 from ..fourier import TOLERANCE, FourierEngine
-from .blocks import add_product, add_row_sums, filled, folded, on_device, product_parts, put, row_dots, taken, zeros
+from .blocks import CHUNK, add_product, add_row_sums, filled, folded, on_device, product_parts, put, row_dots, taken, zeros
 from .data import projections
 from .device import THREADS, Kernel, cuda, download, empty, groups, kernel, upload
 from .weights import draw
 
-BLOCK = 65536  # samples whose features are made at a time
+BLOCK = 65536  # samples whose features are made at a time, at the most
+MOST = 2**25  # features there are at a time, 256 MB
 _WAVES = 4  # frequencies that are combined at a time
 _MATRIX, _VECTOR, _INTEGERS = float64[:, ::1], float64[::1], int64[::1]
 
@@ -151,12 +152,16 @@ class CudaFourierEngine(FourierEngine):
         put()((groups(far.size, THREADS), 1), 0.0, upload(far, np.int64), mask.reshape(mask.size))
         return mask
 
+    @property
+    def _width(self):
+        """Samples of a block."""
+        return min(self.n, BLOCK, max(CHUNK, MOST // self.features))
+
     def _blocks_of_features(self):
         """Features of all samples, a block at a time: first and last sample, and the array, whose columns beyond are not used."""
-        size = int(self.layout.coefficients.size)
-        out = empty(size, min(BLOCK, self.n))
-        for first in range(0, self.n, BLOCK):
-            last = min(first + BLOCK, self.n)
+        out = empty(int(self.layout.coefficients.size), self._width)
+        for first in range(0, self.n, self._width):
+            last = min(first + self._width, self.n)
             features()((groups(last - first, THREADS), len(self.outside)), *self._resident, first, last, out)
             yield first, last, out
 
@@ -212,9 +217,9 @@ class _Far:
         self.engine, self.q, self.indices = engine, q, indices
         self.line = int(np.flatnonzero(~engine.long)[q])
         self.uploaded = upload(indices, np.int64)
-        self.rows = empty(indices.size, min(BLOCK, engine.n))
+        self.rows = empty(indices.size, engine._width)
         self.totals = zeros(indices.size)
-        self.parts = None if weights is None else product_parts(weights, self.rows, min(BLOCK, engine.n))
+        self.parts = None if weights is None else product_parts(weights, self.rows, engine._width)
 
     def meet(self, weights, start, first, last):
         y, s, _, shrink, _, a, inside, *_ = self.engine._resident
