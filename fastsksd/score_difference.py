@@ -17,6 +17,8 @@ both: the terms of a sample smoothing itself, and of one sample taken twice. `de
 order), which keeps the signal visible in high dimension.
 """
 
+import functools
+
 import numba
 import numpy as np
 
@@ -111,6 +113,11 @@ class _Smoother:
         self.coefficients = coefficients
         self.width = width
         self.scale = scale
+
+    @functools.cached_property
+    def placed(self):
+        """The coefficients where products are made."""
+        return self.coefficients if self.matrix is None else self.matrix.kit.rows_there(self.coefficients)
 
     def value(self, y):
         points, y = y, y - self.centre
@@ -349,7 +356,7 @@ def _parts_on_device(smoother):
     """On a GPU: what works there, the samples as rows x, and p = s - P x."""
     kit = smoother.matrix.kit
     x_rows = kit.transposed(smoother.matrix.x)
-    p_rows = kit.transposed(kit.rows_there(smoother.coefficients))
+    p_rows = kit.transposed(smoother.placed)
     kit.add(p_rows, -1.0 / smoother.width**2, x_rows)
     return kit, x_rows, p_rows
 

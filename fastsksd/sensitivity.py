@@ -64,7 +64,7 @@ class _KernelOperators:
         x = self.x = smoother.x if self.matrix is None else self.matrix.x
         self.x_rows = self.kit.transposed(x)
         self.eta = self.kit.along(self.precision * r, x)
-        self.v = self.kit.along(r, self.kit.rows_there(smoother.coefficients))
+        self.v = self.kit.along(r, smoother.placed)
         self.kit.add(self.v, -1.0, self.eta)
         if self.matrix is None:
             self.blocks = lambda: _with_squares(kernel_blocks(x, x, smoother.width, diagonal=self.diagonal_value), squares)

@@ -12,7 +12,6 @@ def place(array):
     return array
 
 
-rows_there = place  # samples or their scores, (n, d), which may be there already
 along = product  # u (m, d) along the samples (n, d): (m, n)
 gather = product  # rows (m, n) summed over samples with columns (d, n): (m, d), on the host
 

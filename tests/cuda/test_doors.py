@@ -106,6 +106,11 @@ def test_samples_and_scores_go_to_the_device_once(options, times, sent):
         assert np.array_equal(np.sort(np.abs(array), axis=None), np.sort(np.abs(x), axis=None))
 
 
+def test_a_search_sends_its_samples_once(sent):
+    fs.active_slices(X, -X, n_slices=2, engine="cuda")
+    assert [array.shape for array in sent if array.size > 14] == [(14, 2), (14, 2)]
+
+
 def test_refinement_sends_its_samples_once(sent):
     fs.refine_slices(X, -X, fs.random_slices(2, 2, rng=0), epochs=3, batch_size=7, engine="cuda", rng=0)
     assert [array.shape for array in sent if array.size > 14] == [(14, 2), (14, 2)]
