@@ -85,6 +85,14 @@ def column_names(x):
     return tuple(names) if len(names) and all(isinstance(name, str) for name in names) else None
 
 
+def check_same_columns(names, score):
+    """Scores in a data frame must not have the columns of the samples, called `names`, in another order."""
+    others = column_names(score)
+    if names is not None and others is not None and names != others and sorted(names) == sorted(others):
+        first = next(k for k, (a, b) in enumerate(zip(names, others, strict=True)) if a != b)
+        raise ValueError(f"`score` has the columns of `x` in another order: column {first} is {others[first]!r}, and {names[first]!r} in `x`.")
+
+
 def check_unit_rows(name, rows, d=None, m=None):
     """`rows` as an (m, d) array of unit vectors."""
     given, rows = rows, real_array(name, rows)

@@ -16,6 +16,7 @@ from ._validate import (
     check_number,
     check_positive_vector,
     check_rng,
+    check_same_columns,
     check_samples,
     check_score,
     column_names,
@@ -320,6 +321,7 @@ def gof_test(
     baseline = as_baseline(method)
     if baseline is None or baseline.needs_score:
         check_score(score)
+        check_same_columns(names, score)
     kernel = as_kernel(kernel)
     nulls = NULLS if baseline is None else baseline.nulls
     null = nulls[0] if null is None else check_choice("null", null, nulls)

@@ -37,6 +37,7 @@ def test_the_test_of_draws_is_the_test_with_a_lag():
     draws = bridge.draws(SAMPLES, score=score)
     expected = fs.gof_test(draws.x, draws.score, lag="auto", n_resamples=50, rng=0)
     result = draws.test(n_resamples=50, rng=0)
+    assert result.names == draws.names and draws.names[0] in result.summary()
     assert result.pvalue == expected.pvalue and result.lag == expected.lag
     assert draws.test(lag=40, n_resamples=50, rng=0).lag == 40
     assert draws.test(null="spectral", lag=1).null == "spectral"

@@ -50,6 +50,14 @@ def test_columns_name_the_coordinates(frame):
     assert np.array_equal(fs.active_slices(x, -X).g, fs.active_slices(X, -X).g)
 
 
+def test_scores_with_columns_in_another_order_are_refused(frame):
+    turned = frame(NAMES[::-1], -X[:, ::-1])
+    with pytest.raises(ValueError, match=r"`score` has the columns of `x` in another order: column 0 is 'gamma', and 'alpha' in `x`"):
+        fs.gof_test(frame(NAMES, X), turned)
+    scores = frame([f"d_{name}" for name in NAMES], -X)
+    assert fs.gof_test(frame(NAMES, X), scores, slices=SLICES, rng=0).pvalue == fs.gof_test(X, -X, slices=SLICES, rng=0).pvalue
+
+
 def test_names_are_kept_by_checkpoints(tmp_path):
     options = dict(rng=0, n_resamples=19, slices=SLICES, progress=False, checkpoint=tmp_path / "batch.jsonl")
     for _ in range(2):

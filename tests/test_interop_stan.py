@@ -110,6 +110,7 @@ def test_draws_that_stan_rejects_are_counted(model):
         bridge.draws(model, samples, on_nan="drop")
 
 
+@pytest.mark.filterwarnings("ignore:Loading a shared object")
 def test_examples(model, folder, monkeypatch):
     """The docstrings' own, in a folder that holds what they read."""
     arviz = pytest.importorskip("arviz")

@@ -8,7 +8,7 @@ Some columns of the draws with the same columns of the joint score still make a 
 posterior, and discrete variables may be left out of x while the scores are taken at their values.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -53,7 +53,7 @@ class Draws:
 
     def test(self, **options):
         """`fastsksd.gof_test` of these draws with ``lag="auto"`` and any other of its options."""
-        return gof_test(self.x, self.score, **({"lag": "auto"} | options))
+        return replace(gof_test(self.x, self.score, **({"lag": "auto"} | options)), names=self.names)
 
     def __len__(self):
         return self.x.shape[0]

@@ -80,11 +80,11 @@ def draws(
     >>> import jax, numpyro, fastsksd as fs
     >>> from numpyro.infer import MCMC, NUTS
     >>> def model():
-    ...     numpyro.sample("scale", numpyro.distributions.HalfNormal())
+    ...     numpyro.sample("shift", numpyro.distributions.Normal())
     >>> mcmc = MCMC(NUTS(model), num_warmup=200, num_samples=500, progress_bar=False)
     >>> mcmc.run(jax.random.key(0), extra_fields=("z_grad",))
     >>> fs.interop.numpyro.draws(mcmc)
-    Draws(500 of 1 chain, d=1: scale)
+    Draws(500 of 1 chain, d=1: shift)
     """
     numpyro, jax = library("numpyro"), library("jax")
     options = dict(var_names=var_names, on_divergence=on_divergence, on_nan=on_nan)
