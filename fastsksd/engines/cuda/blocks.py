@@ -27,6 +27,18 @@ def block_sum(values, t):
         width //= 2
 
 
+@inlined
+def add_outer(depth, height, width, left, right, ty, tx, sums):
+    """``sums[u, v] += sum_k left[k, ty + SIDE u] right[k, tx + SIDE v]``: what a thread adds to its height x width results from shared memory.
+
+    The sizes must be constants where it is called, for `sums` to be in registers.
+    """
+    for k in range(depth):
+        for u in range(height):
+            for v in range(width):
+                sums[u, v] += left[k, ty + SIDE * u] * right[k, tx + SIDE * v]
+
+
 @kernel()
 def fill():
     def fill(value, out):
@@ -172,10 +184,7 @@ def product():
                 left[k, i] = a[i0 + i, column + k0 + k] if i0 + i < a.shape[0] and k0 + k < last else 0.0
                 right[k, i] = b[j0 + i, k0 + k] if j0 + i < b.shape[0] and k0 + k < last else 0.0
             cuda.syncthreads()
-            for k in range(DEPTH):
-                for u in range(MICRO):
-                    for v in range(MICRO):
-                        sums[u, v] += left[k, ty + SIDE * u] * right[k, tx + SIDE * v]
+            add_outer(DEPTH, MICRO, MICRO, left, right, ty, tx, sums)
             cuda.syncthreads()
         for u in range(MICRO):
             for v in range(MICRO):

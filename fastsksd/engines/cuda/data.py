@@ -7,7 +7,7 @@ stretches of what lies there, and projections, minibatches and centred copies ar
 import numpy as np
 from numba import float32, float64, int64, void
 
-from .blocks import DEPTH, PADDED
+from .blocks import DEPTH, PADDED, add_outer
 from .device import LAST, MICRO, SIDE, SPAN, THREADS, Kernel, cuda, empty, groups, kernel, upload
 from .held import find
 
@@ -38,10 +38,7 @@ def project(real):
                     value = x[rows[i0 + c] if rows.size > 0 else i0 + c, k0 + k]
                 right[k, c] = value
             cuda.syncthreads()
-            for k in range(DEPTH):
-                for u in range(MICRO):
-                    for v in range(MICRO):
-                        sums[u, v] += left[k, ty + SIDE * u] * right[k, tx + SIDE * v]
+            add_outer(DEPTH, MICRO, MICRO, left, right, ty, tx, sums)
             cuda.syncthreads()
         for u in range(MICRO):
             for v in range(MICRO):

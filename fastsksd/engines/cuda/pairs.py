@@ -14,7 +14,7 @@ from numba import boolean, float32, float64, int64, void
 
 from ...kernels import own_term, stein_term
 from ..pairs import PairTerms
-from .blocks import CHUNK, DEPTH, PADDED, on_device, zeros
+from .blocks import CHUNK, DEPTH, PADDED, add_outer, on_device, zeros
 from .data import projections
 from .device import LAST, MICRO, SIDE, SPAN, THREADS, Kernel, cuda, download, empty, groups, kernel, upload
 from .pointwise import in_precision
@@ -137,10 +137,7 @@ def quadratic_forms(real):
                 i, j = place // SPAN, place % SPAN
                 right[i, j] = entries[i0 + i, j0 + j] if i0 + i < last and j0 + j < width else zero
             cuda.syncthreads()
-            for i in range(DEPTH):
-                for u in range(MICRO):
-                    for v in range(MICRO):
-                        sums[u, v] += left[i, ty + SIDE * u] * right[i, tx + SIDE * v]
+            add_outer(DEPTH, MICRO, MICRO, left, right, ty, tx, sums)
             cuda.syncthreads()
         for u in range(MICRO):
             b = ty + SIDE * u

@@ -13,7 +13,7 @@ from numba import float64, int64, void
 from ..._jit import exp_nonpositive
 from ..smoothing import adjoint_entry, diagonal_entry, gradient_entry, linear_entry, self_entry, squares_entry, stein_entry
 from . import data
-from .blocks import DEPTH, PADDED, add_product, filled, folded, product_parts, row_dots, shares, taken, zeros
+from .blocks import DEPTH, PADDED, add_outer, add_product, filled, folded, product_parts, row_dots, shares, taken, zeros
 from .device import LAST, MICRO, SIDE, SPAN, THREADS, Kernel, cuda, download, empty, groups, kernel, upload
 
 _REACH = SPAN // 2  # samples x_i whose kernel values a block holds at a time
@@ -52,10 +52,7 @@ def smooth():
                     if j < _REACH:
                         samples[k, j] = x[i0 + j, k0 + k] if i0 + j < last and k0 + k < d else 0.0
                 cuda.syncthreads()
-                for k in range(DEPTH):
-                    for u in range(_MICRO_REACH):
-                        for v in range(MICRO):
-                            products[u, v] += samples[k, ty + SIDE * u] * points[k, tx + SIDE * v]
+                add_outer(DEPTH, _MICRO_REACH, MICRO, samples, points, ty, tx, products)
                 cuda.syncthreads()
             for u in range(_MICRO_REACH):
                 i = i0 + ty + SIDE * u
@@ -71,10 +68,7 @@ def smooth():
                 c, i = place // _REACH, place % _REACH
                 left[i, c] = rows[c0 + c, i0 + i] if c0 + c < count and i0 + i < last else 0.0
             cuda.syncthreads()
-            for i in range(_REACH):
-                for u in range(MICRO):
-                    for v in range(MICRO):
-                        sums[u, v] += left[i, ty + SIDE * u] * values[i, tx + SIDE * v]
+            add_outer(_REACH, MICRO, MICRO, left, values, ty, tx, sums)
             cuda.syncthreads()
         for u in range(MICRO):
             for v in range(MICRO):
