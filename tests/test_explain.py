@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import fastsksd as fs
 from fastsksd.aggregate import combine, step_down
 from fastsksd.engines import load
-from fastsksd.explain import Witness, _band, _moments, _witness
 from fastsksd.nulls import resampling_pvalue
+from fastsksd.witness import Witness, band_of, moments_of, witness_of
 
 
 def normal(n, d, seed=0, scale=1.0, shift=0.0):
@@ -127,7 +127,7 @@ def mean_of_witness(grid, h):
 
 
 def covered(x, lag, seed):
-    witness = _witness(0, x, -(x - 0.3) / 1.44, 1.0, 1.0, lag, 0.95, np.random.default_rng(seed))
+    witness = witness_of(0, x, -(x - 0.3) / 1.44, 1.0, 1.0, lag, 0.95, np.random.default_rng(seed))
     mean = mean_of_witness(witness.grid, 1.0)
     return bool(np.all((witness.lower <= mean) & (mean <= witness.upper)))
 
@@ -150,7 +150,7 @@ def test_the_band_is_that_of_the_wild_bootstrap():
     n, lag = 300, 10.0
     x = chain(n, 0.5, 3)
     rng = np.random.default_rng(0)
-    witness = _witness(0, x, -x, 1.0, 1.0, lag, 0.95, rng)
+    witness = witness_of(0, x, -x, 1.0, 1.0, lag, 0.95, rng)
     points = witness.grid[[5, 50, 95]]
     functions = np.exp(-0.5 * (x - points[:, None]) ** 2) * (-x - (x - points[:, None]))
     functions -= functions.mean(axis=1, keepdims=True)
@@ -165,9 +165,9 @@ def test_the_band_is_that_of_the_wild_bootstrap():
 
 def test_blocks_of_samples_do_not_matter(monkeypatch):
     x = chain(500, 0.5, 1)
-    whole = _witness(0, x, -x, 1.0, 1.0, 20.0, 0.95, np.random.default_rng(0))
-    monkeypatch.setattr("fastsksd.explain._BLOCK", 64)
-    parts = _witness(0, x, -x, 1.0, 1.0, 20.0, 0.95, np.random.default_rng(0))
+    whole = witness_of(0, x, -x, 1.0, 1.0, 20.0, 0.95, np.random.default_rng(0))
+    monkeypatch.setattr("fastsksd.witness._BLOCK", 64)
+    parts = witness_of(0, x, -x, 1.0, 1.0, 20.0, 0.95, np.random.default_rng(0))
     for name in ("values", "lower", "upper", "density"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-9)
 
@@ -175,18 +175,18 @@ def test_blocks_of_samples_do_not_matter(monkeypatch):
 def test_one_point_has_the_band_of_the_t_law():
     from scipy.special import stdtrit
 
-    deviation, factor = _band(np.array([[4.0]]), 10.0, 0.95, np.random.default_rng(0))
+    deviation, factor = band_of(np.array([[4.0]]), 10.0, 0.95, np.random.default_rng(0))
     assert deviation[0] == pytest.approx(2.0 * np.sqrt(10 / 9)) and factor == pytest.approx(stdtrit(9, 0.975), rel=0.1)
 
 
 def test_moments_of_normal_samples_and_model():
     """push is (shift over variance), spread the ratio of variances; errors as those of a mean."""
     x = normal(200_000, 1, scale=0.8, shift=0.5)[:, 0]
-    push, spread = _moments(x, -x / 4.0, 1.0, 1.0)
+    push, spread = moments_of(x, -x / 4.0, 1.0, 1.0)
     assert abs(push.value + 0.125) < 4 * push.standard_error and push.standard_error == pytest.approx(0.2 / np.sqrt(200_000), rel=0.02)
     assert abs(spread.value - 0.16) < 4 * spread.standard_error
     assert spread.standard_error == pytest.approx(0.16 * np.sqrt(2 / 200_000), rel=0.02)
-    assert np.isnan(_moments(x, -x, 0.0, 1.0)[1].value)
+    assert np.isnan(moments_of(x, -x, 0.0, 1.0)[1].value)
 
 
 def test_regions():

@@ -59,6 +59,7 @@ ORDER = [
     "baselines",
     "aggregate",
     "folds",
+    "witness",
     "explain",
     "wording",
     "plot",
