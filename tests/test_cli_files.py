@@ -1,6 +1,5 @@
 """``fastsksd test``: files of all kinds, what to test against, outputs, exit codes, and bad input at every door."""
 
-import functools
 import json
 import os
 import signal
@@ -617,9 +616,10 @@ def test_a_fault_of_ours_is_no_verdict(run, monkeypatch):
 def test_ctrl_c(folder):
     write("model.py", "import time\ndef score(x):\n    open('started', 'w').close()\n    time.sleep(60)\n")
     environment = os.environ | {"PYTHONPATH": os.path.dirname(os.path.dirname(fs.__file__))}
-    command = [sys.executable, "-m", "fastsksd", "test", "x.npy", "--score", "model:score", "--html", "a.html"]
-    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # what runs in the background is born deaf to it
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=heed)
+    # What runs in the background is born deaf to the signal.
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from fastsksd.cli import main; raise SystemExit(main())"
+    command = [sys.executable, "-c", heed, "test", "x.npy", "--score", "model:score", "--html", "a.html"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     deadline = time.monotonic() + 60
     while not (folder / "started").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
