@@ -16,7 +16,11 @@ def seconds_to_import(statement):
     return min(
         float(
             subprocess.check_output(
-                [sys.executable, "-c", f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"]
+                [
+                    sys.executable,
+                    "-c",
+                    f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)",
+                ]
             )
         )
         for _ in range(5)
@@ -42,7 +46,9 @@ dispatchers = {
     for function in (value, getattr(value, "dispatcher", None), getattr(value, "serial", None))
     if isinstance(function, numba.core.dispatcher.Dispatcher)
 }
-missed = [function.__name__ for function in dispatchers if sum(function.stats.cache_misses.values())]
+missed = [
+    function.__name__ for function in dispatchers if sum(function.stats.cache_misses.values())
+]
 hits = sum(sum(function.stats.cache_hits.values()) for function in dispatchers)
 print(f"{hits} compiled functions came from the cache, {len(missed)} were compiled")
 assert hits > 5 and not missed, f"compiled again: {missed}"

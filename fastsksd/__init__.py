@@ -3,15 +3,24 @@
 from . import baselines, interop, learning, models, plot, score_difference
 from ._version import __version__
 from .baselines.mmd import mmd
-from .batch import BatchError, BatchResult, gof_batch
-from .discrepancy import Estimate, integrated_sksd, ksd, orthogonal_sksd, psd, sksd, sksd_value_and_grad
-from .explain import Explanation
-from .gof import GofResult, gof_test
+from .discrepancy import (
+    Estimate,
+    integrated_sksd,
+    ksd,
+    orthogonal_sksd,
+    psd,
+    sksd,
+    sksd_value_and_grad,
+)
+from .gof import gof_test
 from .kernels import IMQ, RBF
 from .models import Model
 from .refine import refine_slices
+from .report.explain import Explanation
+from .result import GofResult
+from .scale.batch import BatchError, BatchResult, gof_batch
+from .scale.streaming import Accumulator, gof_stream
 from .slices import Slices, active_slices, random_slices
-from .streaming import Accumulator, gof_stream
 
 __all__ = [
     "IMQ",

@@ -37,7 +37,9 @@ def check_number(name, value, low, *, strict=False):
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"`{name}` must be a number, not {type(value).__name__}.")
     if not np.isfinite(value) or value < low or (strict and value == low):
-        raise ValueError(f"`{name}` must be finite and {'greater than' if strict else 'at least'} {low:g}; got {value}.")
+        raise ValueError(
+            f"`{name}` must be finite and {'greater than' if strict else 'at least'} {low:g}; got {value}."
+        )
     return float(value)
 
 
@@ -45,7 +47,9 @@ def check_positive_vector(name, value):
     """`value` must be one positive finite number or a one-dimensional array of them."""
     values = real_array(name, value)
     if values.ndim > 1 or values.size == 0:
-        raise ValueError(f"`{name}` must be a number or a one-dimensional array of numbers; got shape {values.shape}.")
+        raise ValueError(
+            f"`{name}` must be a number or a one-dimensional array of numbers; got shape {values.shape}."
+        )
     if not np.all(np.isfinite(values)) or np.any(values <= 0):
         raise ValueError(f"`{name}` must be positive and finite; got {value!r}.")
     return values
@@ -67,7 +71,9 @@ def check_samples(x, name="x", min_rows=1, d=None):
     x = real_array(name, x)
     if x.ndim != 2:
         hint = f" A single variable is a column: use {column}." if x.ndim == 1 else ""
-        raise ValueError(f"`{name}` must be two-dimensional, (samples, dimensions); got shape {x.shape}.{hint}")
+        raise ValueError(
+            f"`{name}` must be two-dimensional, (samples, dimensions); got shape {x.shape}.{hint}"
+        )
     if x.shape[1] == 0 or (d is not None and x.shape[1] != d):
         wanted = "at least one column" if d is None else f"{d} columns"
         raise ValueError(f"`{name}` must have {wanted}; got shape {x.shape}.")
@@ -88,23 +94,39 @@ def column_names(x):
 def check_same_columns(names, score):
     """Scores in a data frame must not have the columns of the samples, called `names`, in another order."""
     others = column_names(score)
-    if names is not None and others is not None and names != others and sorted(names) == sorted(others):
+    if (
+        names is not None
+        and others is not None
+        and names != others
+        and sorted(names) == sorted(others)
+    ):
         first = next(k for k, (a, b) in enumerate(zip(names, others, strict=True)) if a != b)
-        raise ValueError(f"`score` has the columns of `x` in another order: column {first} is {others[first]!r}, and {names[first]!r} in `x`.")
+        raise ValueError(
+            f"`score` has the columns of `x` in another order: column {first} is {others[first]!r}, and {names[first]!r} in `x`."
+        )
 
 
 def check_unit_rows(name, rows, d=None, m=None):
     """`rows` as an (m, d) array of unit vectors."""
     given, rows = rows, real_array(name, rows)
     wanted = f"({'m' if m is None else m}, {'d' if d is None else d})"
-    if rows.ndim != 2 or rows.size == 0 or (d is not None and rows.shape[1] != d) or (m is not None and rows.shape[0] != m):
-        raise ValueError(f"`{name}` must have shape {wanted}, one direction per row; got {rows.shape}.")
+    if (
+        rows.ndim != 2
+        or rows.size == 0
+        or (d is not None and rows.shape[1] != d)
+        or (m is not None and rows.shape[0] != m)
+    ):
+        raise ValueError(
+            f"`{name}` must have shape {wanted}, one direction per row; got {rows.shape}."
+        )
     _check_finite(name, rows)
     if np.asarray(given).dtype == np.float16:
         rows = rows / rounded_lengths(rows, np.finfo(np.float16).eps)
     off = np.flatnonzero(np.abs(np.linalg.norm(rows, axis=1) - 1.0) > 1e-6)
     if off.size:
-        raise ValueError(f"`{name}` must have rows of unit length; row {off[0]} has length {np.linalg.norm(rows[off[0]]):.6g}.")
+        raise ValueError(
+            f"`{name}` must have rows of unit length; row {off[0]} has length {np.linalg.norm(rows[off[0]]):.6g}."
+        )
     return np.ascontiguousarray(rows)
 
 
@@ -139,7 +161,9 @@ def evaluate_score(score, x, name="score", *, finite=True):
     if score_is_array(score):
         values = real_array(name, check_score(score, name))
         if values.shape != x.shape:
-            raise ValueError(f"`{name}` must have the shape of the samples, {x.shape}; got {values.shape}.")
+            raise ValueError(
+                f"`{name}` must have the shape of the samples, {x.shape}; got {values.shape}."
+            )
     else:
         # Copies both ways: the function may work in place, or return a buffer that it uses again.
         values = call_user(name, getattr(score, "score", score), x.copy())
@@ -158,18 +182,23 @@ def call_user(name, function, *args):
     try:
         return function(*args)
     except Exception as error:
-        raise ValueError(f"`{name}` raised {type(error).__name__} on samples of shape {args[0].shape}: {error}") from error
+        raise ValueError(
+            f"`{name}` raised {type(error).__name__} on samples of shape {args[0].shape}: {error}"
+        ) from error
 
 
 def check_rng(rng):
     """A `numpy.random.Generator` from None, an integer seed, or a generator."""
     if rng is None or (
-        isinstance(rng, (numbers.Integral, np.random.SeedSequence, np.random.Generator)) and not isinstance(rng, bool)
+        isinstance(rng, (numbers.Integral, np.random.SeedSequence, np.random.Generator))
+        and not isinstance(rng, bool)
     ):
         if isinstance(rng, numbers.Integral) and rng < 0:
             raise ValueError(f"`rng` must be a non-negative seed; got {rng}.")
         return np.random.default_rng(rng)
-    raise TypeError(f"`rng` must be None, an integer seed or a numpy.random.Generator, not {type(rng).__name__}.")
+    raise TypeError(
+        f"`rng` must be None, an integer seed or a numpy.random.Generator, not {type(rng).__name__}."
+    )
 
 
 def frozen(array):
@@ -187,11 +216,25 @@ def real_array(name, value, what=None):
         array = np.asarray(value)
     except Exception as error:
         raise TypeError(f"{what} could not be read as an array: {error}") from error
-    if array.dtype.kind == "O":  # a data frame with columns of several types, which may be numbers all the same
-        where = next((place for place, entry in np.ndenumerate(array) if not isinstance(entry, numbers.Real)), None)
+    # A data frame with columns of several types, which may be numbers all the same.
+    if array.dtype.kind == "O":
+        where = next(
+            (
+                place
+                for place, entry in np.ndenumerate(array)
+                if not isinstance(entry, numbers.Real)
+            ),
+            None,
+        )
         if where is not None:
-            holder = f"column {(column_names(value) or range(array.shape[1]))[where[1]]!r}" if array.ndim == 2 else "it"
-            raise TypeError(f"{what} must be an array of real numbers; {holder} holds {array[where]!r}.")
+            holder = (
+                f"column {(column_names(value) or range(array.shape[1]))[where[1]]!r}"
+                if array.ndim == 2
+                else "it"
+            )
+            raise TypeError(
+                f"{what} must be an array of real numbers; {holder} holds {array[where]!r}."
+            )
     elif array.dtype.kind not in "fiub":
         raise TypeError(f"{what} must be an array of real numbers; got dtype {array.dtype}.")
     return array.astype(np.float64, order="C", copy=False)
@@ -204,4 +247,15 @@ def _check_finite(name, array, returned=False):
     rows = np.flatnonzero(bad.any(axis=1))
     shown = ", ".join(str(row) for row in rows[:5]) + (", ..." if rows.size > 5 else "")
     verb = "returned" if returned else "holds"
-    raise ValueError(f"`{name}` {verb} NaN or infinity in {rows.size} of {array.shape[0]} rows (rows {shown}).")
+    raise ValueError(
+        f"`{name}` {verb} NaN or infinity in {rows.size} of {array.shape[0]} rows (rows {shown})."
+    )
+
+
+def check_statistic(values):
+    """Statistics that did not overflow."""
+    if not np.all(np.isfinite(values)):
+        raise ValueError(
+            "`x` or `score` holds numbers so large that the statistic overflows; rescale the samples."
+        )
+    return values

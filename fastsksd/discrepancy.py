@@ -4,12 +4,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._linalg import product
-from ._validate import check_choice, check_integer, check_names, check_rng, check_samples, check_score, evaluate_score
+from ._validate import (
+    check_choice,
+    check_integer,
+    check_names,
+    check_rng,
+    check_samples,
+    check_score,
+    check_statistic,
+    evaluate_score,
+)
+from .compute.linalg import product
+from .compute.projections import project
 from .engines import TOLERANCE, Source, choose_engine, cuda, slice_gradients
-from .engines.multivariate import MultivariateEngine
+from .engines.multivariate import ksd_pairs
 from .engines.pairs import statistic as pair_statistic
-from .kernels import as_kernel, median_distance, too_large
+from .kernels import as_kernel
 from .score_difference import score_difference
 from .slices import Slices, as_slices, check_basis, random_slices
 
@@ -21,22 +31,9 @@ class Estimate(NamedTuple):
     standard_error: float
 
 
-def project(x, scores, slices, kernel):
-    """Samples along g and scores along r, (m, n) each, ``r.g`` and the bandwidths, (m,) each: what an engine is loaded with."""
-    y = product(slices.g, x)
-    return y, product(slices.r, scores), np.einsum("md,md->m", slices.r, slices.g), kernel.bandwidths(y, spread(x, slices.g))
-
-
-def spread(x, g):
-    """How much samples may vary along each row of `g`, whatever the units of the columns."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        deviations = x.std(axis=0)
-    if not np.all(np.isfinite(deviations)):
-        raise too_large(x)
-    return np.einsum("md,d->m", np.abs(g), deviations)
-
-
-def sksd(x, score, slices, *, kernel="rbf", statistic="u", per_slice=False, engine="auto", tol=TOLERANCE):
+def sksd(
+    x, score, slices, *, kernel="rbf", statistic="u", per_slice=False, engine="auto", tol=TOLERANCE
+):
     """Sliced kernelized Stein discrepancy: the sum over slices of ``mean_{ij} mu_ij``.
 
     With r running over an orthogonal basis this is SKSD-g, with a few active slices SKSD-rg.
@@ -80,12 +77,18 @@ def sksd(x, score, slices, *, kernel="rbf", statistic="u", per_slice=False, engi
     engine = choose_engine(engine, tol)
     scores = evaluate_score(check_score(score), x)
     with cuda.holding(x, scores):
-        pairs = engine(kernel.code, *project(x, scores, slices, kernel), source=Source(x, scores, slices.r, slices.g))
+        pairs = engine(
+            kernel.code,
+            *project(x, scores, slices, kernel),
+            source=Source(x, scores, slices.r, slices.g),
+        )
     values = check_statistic(pair_statistic(pairs, pairs.sums(), statistic))
     return values if per_slice else float(values.sum())
 
 
-def sksd_value_and_grad(x, score, slices, *, kernel="rbf", statistic="v", wrt=("score", "g", "r"), engine="auto"):
+def sksd_value_and_grad(
+    x, score, slices, *, kernel="rbf", statistic="v", wrt=("score", "g", "r"), engine="auto"
+):
     """`sksd` with its gradients in the scores, for training a model, and in the directions, for finding better ones.
 
     The bandwidths count as constants.
@@ -140,7 +143,9 @@ def sksd_value_and_grad(x, score, slices, *, kernel="rbf", statistic="v", wrt=("
         "r": lambda: product(ds, scores.T) + da[:, None] * slices.g,
         "x": lambda: product(dy.T, slices.g.T),
     }
-    return float(check_statistic(values).sum()), {name: check_statistic(gradients[name]()) for name in wrt}
+    return float(check_statistic(values).sum()), {
+        name: check_statistic(gradients[name]()) for name in wrt
+    }
 
 
 def integrated_sksd(x, score, *, n_slices=100, kernel="rbf", statistic="u", rng=None):
@@ -153,11 +158,20 @@ def integrated_sksd(x, score, *, n_slices=100, kernel="rbf", statistic="u", rng=
     """
     x = check_samples(x, min_rows=2)
     n_slices = check_integer("n_slices", n_slices, 2)
-    values = sksd(x, score, random_slices(x.shape[1], n_slices, rng=rng), kernel=kernel, statistic=statistic, per_slice=True)
+    values = sksd(
+        x,
+        score,
+        random_slices(x.shape[1], n_slices, rng=rng),
+        kernel=kernel,
+        statistic=statistic,
+        per_slice=True,
+    )
     return Estimate(float(values.mean()), float(values.std(ddof=1) / np.sqrt(n_slices)))
 
 
-def orthogonal_sksd(x, score, *, basis="identity", n_slices=100, kernel="rbf", statistic="u", rng=None):
+def orthogonal_sksd(
+    x, score, *, basis="identity", n_slices=100, kernel="rbf", statistic="u", rng=None
+):
     """Orthogonal SKSD: for each r of a basis the mean over g uniform on the sphere (`n_slices` draws), summed over r.
 
     Returns
@@ -176,7 +190,14 @@ def orthogonal_sksd(x, score, *, basis="identity", n_slices=100, kernel="rbf", s
     value, variance = 0.0, 0.0
     for r in basis:
         g = random_slices(d, n_slices, rng=rng).g
-        values = sksd(x, scores, Slices(np.tile(r, (n_slices, 1)), g), kernel=kernel, statistic=statistic, per_slice=True)
+        values = sksd(
+            x,
+            scores,
+            Slices(np.tile(r, (n_slices, 1)), g),
+            kernel=kernel,
+            statistic=statistic,
+            per_slice=True,
+        )
         value += values.mean()
         variance += values.var(ddof=1) / n_slices
     return Estimate(float(value), float(np.sqrt(variance)))
@@ -211,14 +232,6 @@ def ksd(x, score, *, kernel="rbf", statistic="u"):
     return float(check_statistic(pair_statistic(pairs, pairs.sums(), statistic))[0])
 
 
-def ksd_pairs(x, scores, kernel):
-    """Pair terms of the KSD, and the bandwidth."""
-    if np.ndim(kernel.bandwidth):
-        raise ValueError("`kernel` of the KSD must have one bandwidth; got one per slice.")
-    h = median_distance(x) if kernel.bandwidth == "median" else kernel.bandwidth
-    return MultivariateEngine(kernel.code, x, scores, h), h
-
-
 def psd(x, score, *, estimator="ke", score_q=None, basis="identity", kernel="rbf", debias=True):
     """Projected Stein discrepancy, ``sum_r E (r.f)^2`` with ``f = s_p - s_q``: the Fisher divergence for a whole basis.
 
@@ -248,13 +261,10 @@ def psd(x, score, *, estimator="ke", score_q=None, basis="identity", kernel="rbf
     """
     x = check_samples(x, min_rows=2)
     basis = check_basis(basis, None, x.shape[1])
-    difference = score_difference(x, check_score(score), estimator=estimator, score_q=score_q, kernel=kernel, debias=debias)
+    difference = score_difference(
+        x, check_score(score), estimator=estimator, score_q=score_q, kernel=kernel, debias=debias
+    )
     moment = difference.second_moment(debias)
-    return float(np.einsum("md,de,me->", basis, moment, basis) if basis is not None else np.trace(moment))
-
-
-def check_statistic(values):
-    """Statistics that did not overflow."""
-    if not np.all(np.isfinite(values)):
-        raise ValueError("`x` or `score` holds numbers so large that the statistic overflows; rescale the samples.")
-    return values
+    return float(
+        np.einsum("md,de,me->", basis, moment, basis) if basis is not None else np.trace(moment)
+    )

@@ -5,8 +5,7 @@ One set of slices gives the paper's test; a family of sets gives the aggregated 
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from html import escape
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,197 +20,29 @@ from ._validate import (
     check_score,
     column_names,
 )
-from .aggregate import MULTIPLES, Member, active_sets, check_sets, combine, fixed_sets, named_set, shares_of
 from .baselines import as_baseline
 from .baselines.base import Task
+from .compute.chi_square import positive_exp, weighted_chi_square_draws
 from .engines import TOLERANCE, choose_engine, cuda
-from .explain import Evidence, check_coordinates, explain, is_explicable
-from .folds import is_cross, make_folds
 from .kernels import as_kernel
-from .lags import choose_lag
-from .members import Part, evaluate, positive_exp
-from .nulls import NULLS, Weights, weighted_chi_square_draws
-from .plot import inline_figure, report
+from .procedure.combine import Member, combine, shares_of
+from .procedure.evaluate import Part, evaluate
+from .procedure.family import MULTIPLES, active_sets, check_sets, fixed_sets, named_set
+from .procedure.lags import choose_lag
+from .procedure.nulls import NULLS, Weights
+from .procedure.split import is_cross, make_folds
 from .refine import OPTIONS, refine_slices
+from .report.explain import Evidence
+from .result import GofResult
 from .score_difference import ESTIMATORS, score_difference
-from .slices import Slices, as_slices, check_basis, find_slices
-from .wording import summarise
+from .slices import as_slices, check_basis, find_slices
 
-DOORS = {}  # package of an array type whose samples are not in memory: function that tests them, with the arguments of `gof_test`
-MOST_TRAINING = 5000  # samples that slices are found on unless the user says more; their cost is quadratic
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class GofResult:
-    """Outcome of a goodness-of-fit test.
-
-    Attributes
-    ----------
-    statistic : float
-        U-statistic of the discrepancy, summed over slices; near 0 when the model fits, and it may be negative. For a family
-        of sets, ``-log10`` of the smallest p-value of a member (over its share, see `aggregate`), before it is calibrated.
-    pvalue : float
-        ``(1 + #{replicate >= statistic}) / (1 + n_resamples)``, or the tail of the limit law; never zero.
-    null_distribution : (n_resamples,) array
-        Replicates of the statistic under the hypothesis that the model fits; empty for a family with null="spectral".
-    slices : Slices
-        Directions the statistic looked along; for a family, those of its strongest member; None for methods without slices.
-    slice_statistics, bandwidths : (m,) arrays
-        U-statistic and kernel bandwidth of each of these slices.
-    members : tuple of Member
-        For a family, one entry for each set of slices, bandwidth multiple and part of the samples, strongest first: its name,
-        multiple, part, statistic, p-value and adjusted p-value (which allows for the number of members). Else empty.
-    n_test, n_train : int
-        Samples that slices were tested on and found on. With cross-fitting both are all of them: each half is tested along
-        slices found on the other.
-    null, engine, kernel, method : str
-        How it was computed.
-    lag : float
-        Lag of the signs, for null="wild".
-    locations : (J, d) array or None
-        Where the features of method="rfsd" and "fssd" are taken.
-    n_model : int
-        Samples of the model that method="mmd" compared with, or that the null of method="rfsd" was made from.
-    timings : dict
-        Seconds spent on "slices" (or locations) and on the "statistic" with its null distribution, and in "total".
-    names : tuple of str or None
-        Names of the coordinates, where the samples came with names of columns, as a data frame has.
-    """
-
-    statistic: float
-    pvalue: float
-    null_distribution: np.ndarray
-    slices: Slices
-    slice_statistics: np.ndarray
-    bandwidths: np.ndarray
-    n_test: int
-    n_train: int
-    null: str
-    engine: str
-    kernel: str
-    method: str
-    lag: float = 1.0
-    locations: np.ndarray | None = None
-    n_model: int = 0
-    members: tuple[Member, ...] = ()
-    timings: dict = field(default_factory=dict)
-    names: tuple[str, ...] | None = None
-    _evidence: Evidence | None = None
-
-    def reject(self, alpha=0.05):
-        """Whether the model is rejected at level `alpha`."""
-        alpha = check_number("alpha", alpha, 0.0, strict=True)
-        if alpha >= 1:
-            raise ValueError(f"`alpha` must be less than 1; got {alpha}.")
-        return bool(self.pvalue <= alpha)
-
-    def explain(self, x=None, score=None, *, names=None, n_slices=5, level=0.95, n_resamples=1000, rng=0):
-        """Where the model fails and how surely: witness functions with confidence bands, p-values of slices, contributions of samples.
-
-        For a family this is about its strongest member, on the part of the samples that it was tested on.
-
-        Parameters
-        ----------
-        x, score : (n, d) array, and array, callable or model, optional
-            Other samples to look at along the slices of this test: such as they were not found on. Needed for results of `gof_stream` and
-            `gof_batch`, which hold no samples. (Those of `gof_test` refer to the samples; they must not be changed in place.)
-        names : sequence of str, optional
-            Names of the coordinates; those that the samples came with unless given.
-        n_slices : int
-            How many of the slices are described, strongest first. Adjusted p-values allow for all.
-        level : float
-            Confidence of the bands. Each holds for its whole slice at once, not for several slices.
-        n_resamples : int
-            Replicates for the p-values of slices; fewer, but at least 199, where samples times slices are more than 150,000.
-        rng : None, int or numpy.random.Generator
-            Fixed unless given, so that the same result is always explained alike.
-
-        Returns
-        -------
-        Explanation
-
-        Examples
-        --------
-        >>> import numpy as np, fastsksd as fs
-        >>> x = np.random.default_rng(0).standard_normal((500, 3)) * [0.5, 1.0, 1.0]
-        >>> first = fs.gof_test(x, np.negative, rng=0).explain(names=["a", "b", "c"]).slices[0]
-        >>> first.shape, first.leading_g[0][0]
-        ('narrow', 'a')
-        """
-        return explain(self, x, score, names=names, n_slices=n_slices, level=level, n_resamples=n_resamples, rng=rng)
-
-    def summary(self, x=None, score=None, *, names=None, alpha=0.05):
-        """The outcome in a paragraph of plain words; `x`, `score` and `names` as for `explain`.
-
-        Examples
-        --------
-        >>> import numpy as np, fastsksd as fs
-        >>> x = np.random.default_rng(0).standard_normal((500, 1))
-        >>> words = fs.gof_test(x, lambda x: -4 * x, rng=0).summary(names=["speed"])
-        >>> "looks along speed. Along it, the samples are too wide for the model" in words
-        True
-        """
-        self.reject(alpha)
-        known = x is not None or score is not None or is_explicable(self)
-        return summarise(self, self.explain(x, score, names=names) if known else None, alpha)
-
-    def plot(self, *, names=None, alpha=0.05):
-        """The report of this test on a page: null distribution, slices, witness of the strongest one, contributions of samples.
-
-        Returns a `matplotlib.figure.Figure` that pyplot does not know of: show it by leaving it at the end of a notebook's cell, or save it with
-        `savefig`. The single pictures are in `fastsksd.plot`.
-        """
-        return report(self, names=names, alpha=alpha)
-
-    def _facts(self):
-        verdict = "the model is rejected" if self.reject() else "the model is not rejected"
-        first = self.members[0] if self.members else None
-        facts = {"verdict": f"{verdict} at level 0.05", "p-value": f"{self.pvalue:.4g}"}
-        if first is not None:
-            where = "" if first.part == "all" else f", on {first.part}"
-            facts["who spoke"] = f"{first.name}, bandwidth x {first.multiple:g}{where} (of {len(self.members)} members)"
-        facts |= {
-            "statistic": f"{self.statistic:.6g}" + ("" if first is None else " (-log10 of the smallest p-value of a member)"),
-            "null": self._null(),
-            "samples": self._usage(),
-        }
-        if self.slices is None:
-            points = "" if self.locations is None else f", features at {len(self.locations)} locations"
-            return facts | {"method": f"{self.method}, kernel {self.kernel}, bandwidth {self.bandwidths[0]:.4g}{points}"}
-        strongest = int(np.argmax(self.slice_statistics))
-        names = check_coordinates(self.names, self.slices.d)
-        return facts | {
-            "slices": f"{len(self.slices)} in {self.slices.d} dimensions, kernel {self.kernel}, engine {self.engine}",
-            "strongest slice": f"{strongest}: statistic {self.slice_statistics[strongest]:.4g}",
-            "  score along r": _direction(self.slices.r[strongest], names),
-            "  input along g": _direction(self.slices.g[strongest], names),
-        }
-
-    def _null(self):
-        if self.null == "spectral" and self.method != "rfsd":
-            return "spectral, the limit law itself" + ("; members combined by Bonferroni's inequality" if self.members else "")
-        quantile = np.quantile(self.null_distribution, 0.95)
-        lag = f" with lag {self.lag:.3g}" if self.lag > 1 else ""
-        return f"{self.null}{lag}, {self.null_distribution.size} resamples, 95% quantile {quantile:.4g}"
-
-    def _usage(self):
-        if any(member.part == "half 1" for member in self.members):
-            return f"{self.n_test}, each half tested along slices found on the other"
-        if self.slices is None:
-            apart = f", {self.n_train} used to find locations" if self.n_train else ""
-            return f"{self.n_test} tested{apart}" + (f" against {self.n_model} of the model" if self.n_model else "")
-        return f"{self.n_test} tested, {self.n_train} used to find slices"
-
-    def __repr__(self):
-        facts = self._facts()
-        width = max(map(len, facts))
-        return "GofResult\n" + "\n".join(f"  {name:<{width}}  {value}" for name, value in facts.items())
-
-    def _repr_html_(self):
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{name}</th><td>{escape(value)}</td></tr>" for name, value in self._facts().items()
-        )
-        return f"<table><caption>GofResult</caption>{rows}</table>{inline_figure(self)}"
+# Package of an array type whose samples are not in memory: function that tests them, with the
+# arguments of `gof_test`.
+DOORS = {}
+MOST_TRAINING = (
+    5000  # samples that slices are found on unless the user says more; their cost is quadratic
+)
 
 
 def gof_test(
@@ -277,7 +108,7 @@ def gof_test(
     lag : float or "auto"
         For null="wild": signs flip with probability ``1/lag`` from one sample to the next, for samples of a Markov chain in their
         order; up to 2 means independent signs. "auto" takes 16 times the autocorrelation time of the samples' Stein features,
-        see `fastsksd.lags`.
+        see `fastsksd.procedure.lags`.
     n_resamples : int
         Replicates of the statistic. The smallest p-value is ``1 / (n_resamples + 1)``, but for "spectral", where they are draws to look
         at.
@@ -328,32 +159,54 @@ def gof_test(
     choose = isinstance(lag, str) and lag == "auto"
     lag = np.inf if choose else check_number("lag", lag, 1.0)
     if null != "wild" and lag > 1:
-        raise ValueError(f"`lag` is for null='wild', whose signs can follow autocorrelated samples; got null={null!r}.")
+        raise ValueError(
+            f"`lag` is for null='wild', whose signs can follow autocorrelated samples; got null={null!r}."
+        )
     n_resamples = check_integer("n_resamples", n_resamples, 1)
-    multiples = list(dict.fromkeys(np.atleast_1d(check_positive_vector("multiples", multiples)).tolist()))
+    multiples = list(
+        dict.fromkeys(np.atleast_1d(check_positive_vector("multiples", multiples)).tolist())
+    )
     rng = check_rng(rng)
     place, engine = engine, choose_engine(engine, tol)
-    chosen = dict(slices=slices, n_slices=n_slices, basis=basis, score_q=score_q, extra_slices=extra_slices)
-    chosen = [name for name, value in chosen.items() if value is not None] + ["estimator"] * (estimator != "ke")
+    chosen = dict(
+        slices=slices, n_slices=n_slices, basis=basis, score_q=score_q, extra_slices=extra_slices
+    )
+    chosen = [name for name, value in chosen.items() if value is not None] + ["estimator"] * (
+        estimator != "ke"
+    )
     standard = slices is None and n_slices is None and basis is None
     refine = _check_refine(refine, found=not standard and slices is None)
     if baseline is not None:
         chosen += ["debias"] * (debias is not True) + ["multiples"] * (multiples != list(MULTIPLES))
         if chosen or (train is not None and not baseline.trained):
-            raise ValueError(f"`{(chosen or ['train'])[0]}` is about slices, and method={baseline.name!r} has none; leave it out.")
+            raise ValueError(
+                f"`{(chosen or ['train'])[0]}` is about slices, and method={baseline.name!r} has none; leave it out."
+            )
         if choose:
-            raise ValueError(f"`lag`='auto' looks along slices, and method={baseline.name!r} has none; give a number.")
-        result = _baseline_test(baseline, x, score, kernel, null, lag, n_resamples, train, rng, start)
+            raise ValueError(
+                f"`lag`='auto' looks along slices, and method={baseline.name!r} has none; give a number."
+            )
+        result = _baseline_test(
+            baseline, x, score, kernel, null, lag, n_resamples, train, rng, start
+        )
         return replace(result, names=names)
     family, fixed = False, []
     if slices is not None:
         if chosen != ["slices"]:
-            raise ValueError(f"`slices` are given, so `{chosen[1]}` has nothing to choose; leave it out.")
+            raise ValueError(
+                f"`slices` are given, so `{chosen[1]}` has nothing to choose; leave it out."
+            )
         family = isinstance(slices, Mapping)
-        fixed = check_sets("slices", slices, d) if family else [named_set("given", as_slices(slices, d))]
+        fixed = (
+            check_sets("slices", slices, d)
+            if family
+            else [named_set("given", as_slices(slices, d))]
+        )
     else:
         if extra_slices is not None and not standard:
-            raise ValueError("`extra_slices` are added to the default family; with `n_slices` or `basis` there is none.")
+            raise ValueError(
+                "`extra_slices` are added to the default family; with `n_slices` or `basis` there is none."
+            )
         fixed = fixed_sets(d, extra_slices) if standard else []
         basis = check_basis(basis, n_slices, d)
         check_choice("estimator", estimator, ESTIMATORS)
@@ -361,7 +214,9 @@ def gof_test(
             train = "cross" if standard else _default_train(n)
         family = standard or is_cross(train)
     if family and np.ndim(kernel.bandwidth):
-        raise ValueError("`kernel` must have one bandwidth, or the median, for a family of slice sets.")
+        raise ValueError(
+            "`kernel` must have one bandwidth, or the median, for a family of slice sets."
+        )
 
     trained = slices is None and (d > 1 or not standard)  # in one dimension there is one direction
     x, scores, folds, index = make_folds(x, score, train if trained else None, lag > 1, rng)
@@ -377,7 +232,14 @@ def gof_test(
             if standard and fold.x.shape[0] > MOST_TRAINING:
                 rows = np.linspace(0, fold.x.shape[0] - 1, MOST_TRAINING).astype(int)
             known = fold.scores[rows] if estimator in ("ke", "ksd") else score
-            difference = score_difference(fold.x[rows], known, estimator=estimator, score_q=score_q, debias=debias, engine=place)
+            difference = score_difference(
+                fold.x[rows],
+                known,
+                estimator=estimator,
+                score_q=score_q,
+                debias=debias,
+                engine=place,
+            )
             found = _found_sets(difference, standard, n_slices, basis, debias)
             if refine:
                 found = _refined(found, fold, kernel, {"engine": place, **refine}, rng)
@@ -394,7 +256,11 @@ def gof_test(
             edges = sorted({part.start for part in parts} - {0})
             weights = Weights(null, n, n_resamples, lag=lag, edges=edges, rng=rng)
         scales = multiples if family else (1.0,)
-        members = [member for part in parts for member in evaluate(part, scales, x, scores, kernel, engine, null, weights)]
+        members = [
+            member
+            for part in parts
+            for member in evaluate(part, scales, x, scores, kernel, engine, null, weights)
+        ]
     verdict = _verdict(members, family, null, n_resamples, rng)
     end = time.perf_counter()
     tested = [part for part in parts if part.name != "all"] or parts
@@ -403,13 +269,17 @@ def gof_test(
         n_test=sum(part.stop - part.start for part in tested),
         n_train=sum(fold.x.shape[0] for fold in folds),
         null=null,
-        engine=" and ".join(sorted({name for member in members for name in member.engine.split(" and ")})),
+        engine=" and ".join(
+            sorted({name for member in members for name in member.engine.split(" and ")})
+        ),
         kernel=kernel.name,
         method="sksd",
         lag=lag,
         timings={"slices": searched - start, "statistic": end - searched, "total": end - start},
         names=names,
-        _evidence=_evidence_for(verdict["members"][0].part if family else members[0].part, parts, x, scores, index),
+        _evidence=_evidence_for(
+            verdict["members"][0].part if family else members[0].part, parts, x, scores, index
+        ),
     )
 
 
@@ -437,7 +307,9 @@ def _baseline_test(baseline, x, score, kernel, null, lag, n_resamples, train, rn
     else:
         scores, folds, index = None, [], np.arange(x.shape[0])
     if len(folds) > 1:
-        raise ValueError(f"`train`='cross' is for families of slices; method={baseline.name!r} takes a fraction, a number or samples.")
+        raise ValueError(
+            f"`train`='cross' is for families of slices; method={baseline.name!r} takes a fraction, a number or samples."
+        )
     training = None
     if folds:
         training, tested = (folds[0].x, folds[0].scores), slice(folds[0].start, folds[0].stop)
@@ -445,7 +317,9 @@ def _baseline_test(baseline, x, score, kernel, null, lag, n_resamples, train, rn
     n = x.shape[0]
     _check_test_size(n)
     _check_lag(lag, n)
-    weights = Weights(null, n, n_resamples, lag=lag, rng=rng) if null in ("wild", "bootstrap") else None
+    weights = (
+        Weights(null, n, n_resamples, lag=lag, rng=rng) if null in ("wild", "bootstrap") else None
+    )
     task = Task(x, scores, training, score, kernel, null, weights, n_resamples, rng)
     prepared = baseline.prepare(task)
     searched = time.perf_counter()
@@ -475,7 +349,9 @@ def _check_test_size(n):
 
 def _check_lag(lag, n):
     if lag > 0.5 * n:
-        raise ValueError(f"`lag` must be at most half the number of test samples, {n}: else signs hardly ever flip; got {lag:g}.")
+        raise ValueError(
+            f"`lag` must be at most half the number of test samples, {n}: else signs hardly ever flip; got {lag:g}."
+        )
 
 
 def _check_refine(refine, found):
@@ -489,7 +365,9 @@ def _check_refine(refine, found):
         epochs = check_integer("refine", refine, 0)
         refine = {"epochs": epochs} if epochs else {}
     if refine and not found:
-        raise ValueError("`refine` improves slices found on training samples: give `n_slices` or `basis` with it.")
+        raise ValueError(
+            "`refine` improves slices found on training samples: give `n_slices` or `basis` with it."
+        )
     return refine
 
 
@@ -502,18 +380,30 @@ def _found_sets(difference, standard, n_slices, basis, debias):
     """
     if standard:
         return active_sets(find_slices(difference, debias=debias, gaps=False, max_steps=6))
-    return [named_set("active", find_slices(difference, n_slices=n_slices, basis=basis, debias=debias))]
+    return [
+        named_set("active", find_slices(difference, n_slices=n_slices, basis=basis, debias=debias))
+    ]
 
 
 def _refined(sets, fold, kernel, options, rng):
     """The one set of slices found, improved on the samples it was found on."""
     n = fold.x.shape[0]
     options = {"batch_size": min(n, max(20, min(100, n // 10)))} | options
-    return [named_set(some.name, refine_slices(fold.x, fold.scores, *some.parts, kernel=kernel, rng=rng, **options)) for some in sets]
+    return [
+        named_set(
+            some.name,
+            refine_slices(fold.x, fold.scores, *some.parts, kernel=kernel, rng=rng, **options),
+        )
+        for some in sets
+    ]
 
 
 def _looked_along(member):
-    return {"slices": member.slices, "slice_statistics": member.statistics, "bandwidths": member.bandwidths}
+    return {
+        "slices": member.slices,
+        "slice_statistics": member.statistics,
+        "bandwidths": member.bandwidths,
+    }
 
 
 def _verdict(members, family, null, n_resamples, rng):
@@ -567,13 +457,9 @@ def _bounded_verdict(members):
 
 def _rows(members, pvalues, adjusted, scores):
     rows = [
-        Member(member.name, member.multiple, member.part, member.statistic, float(p), float(adjusted_p))
+        Member(
+            member.name, member.multiple, member.part, member.statistic, float(p), float(adjusted_p)
+        )
         for member, p, adjusted_p in zip(members, pvalues, adjusted, strict=True)
     ]
     return tuple(rows[k] for k in np.argsort(-np.asarray(scores), kind="stable"))
-
-
-def _direction(vector, names, count=3):
-    """The largest coordinates of a direction, in words."""
-    top = np.argsort(-np.abs(vector))[:count]
-    return " ".join(f"{vector[i]:+.2f} {names[i]}" for i in top) + (" ..." if vector.size > count else "")

@@ -9,8 +9,6 @@ import math
 
 import numpy as np
 
-from ._gibbs import run_chains, ziggurat_edges
-from ._jit import draw_seed
 from ._validate import (
     check_choice,
     check_integer,
@@ -22,6 +20,8 @@ from ._validate import (
     real_array,
     score_is_array,
 )
+from .compute.gibbs import run_chains, ziggurat_edges
+from .compute.streams import draw_seed
 
 __all__ = ["ICA", "GaussBernRBM", "Gaussian", "GaussianMixture", "Laplace", "Model", "StudentT"]
 
@@ -78,7 +78,11 @@ class Model:
         unit = r / length
         steps = _difference_steps(x, unit)[:, None]
         forward, backward = x + steps * unit, x - steps * unit
-        return (evaluate_score(self, forward) - evaluate_score(self, backward)) / (2.0 * steps) * length
+        return (
+            (evaluate_score(self, forward) - evaluate_score(self, backward))
+            / (2.0 * steps)
+            * length
+        )
 
     def log_density(self, x):
         """Log-density at each row of `x`, (n,)."""
@@ -127,13 +131,17 @@ class _ScoreModel(Model):
         return f"Model.from_score(d={self.d})"
 
     def sample(self, n, *, rng=None):
-        raise NotImplementedError("A model made by Model.from_score knows only its score: it can't be sampled.")
+        raise NotImplementedError(
+            "A model made by Model.from_score knows only its score: it can't be sampled."
+        )
 
     def score(self, x):
         return evaluate_score(self._score, self._check_points(x))
 
     def log_density(self, x):
-        raise NotImplementedError("A model made by Model.from_score knows only its score, not its log-density.")
+        raise NotImplementedError(
+            "A model made by Model.from_score knows only its score, not its log-density."
+        )
 
 
 class Gaussian(Model):
@@ -218,7 +226,9 @@ class GaussianMixture(Model):
         self.weights = frozen(weights / weights.sum())
         covs = list(covs) if np.iterable(covs) else [covs] * count
         if len(covs) != count:
-            raise ValueError(f"`covs` must hold one covariance for each of the {count} components; got {len(covs)}.")
+            raise ValueError(
+                f"`covs` must hold one covariance for each of the {count} components; got {len(covs)}."
+            )
         self._covs = [_Covariance(f"covs[{k}]", cov, self.d) for k, cov in enumerate(covs)]
 
     def __repr__(self):
@@ -259,7 +269,9 @@ class GaussianMixture(Model):
         return top + np.log(np.exp(joint - top).sum(axis=0))
 
     def _log_joint(self, x):
-        parts = [cov.log_density(x - mean) for mean, cov in zip(self.means, self._covs, strict=True)]
+        parts = [
+            cov.log_density(x - mean) for mean, cov in zip(self.means, self._covs, strict=True)
+        ]
         return np.stack(parts) + np.log(self.weights)[:, None]
 
     def _responsibilities_and_scores(self, x):
@@ -267,7 +279,9 @@ class GaussianMixture(Model):
         joint = self._log_joint(x)
         share = np.exp(joint - joint.max(axis=0))
         share /= share.sum(axis=0)
-        scores = np.stack([-cov.solve(x - mean) for mean, cov in zip(self.means, self._covs, strict=True)])
+        scores = np.stack(
+            [-cov.solve(x - mean) for mean, cov in zip(self.means, self._covs, strict=True)]
+        )
         return share, scores, np.einsum("kn,knd->nd", share, scores)
 
 
@@ -436,10 +450,15 @@ class ICA(Model):
 
     def score_along(self, x, r):
         x, r = self._check_points_and_direction(x, r)
-        return (_student_curvature(self._sources(x), self.df) * (self._unmixing @ r)) @ self._unmixing
+        return (
+            _student_curvature(self._sources(x), self.df) * (self._unmixing @ r)
+        ) @ self._unmixing
 
     def log_density(self, x):
-        return _student_log_density(self._sources(self._check_points(x)), self.df).sum(axis=1) - self._log_det
+        return (
+            _student_log_density(self._sources(self._check_points(x)), self.df).sum(axis=1)
+            - self._log_det
+        )
 
     def _sources(self, x):
         return x @ self._unmixing.T
@@ -491,14 +510,20 @@ class GaussBernRBM(Model):
     @classmethod
     def random(cls, d, d_hidden, *, rng=None, coupling="half"):
         """Model with entries of B uniform on {-1, +1} and standard normal biases."""
-        d, d_hidden, rng = check_integer("d", d, 1), check_integer("d_hidden", d_hidden, 1), check_rng(rng)
+        d, d_hidden, rng = (
+            check_integer("d", d, 1),
+            check_integer("d_hidden", d_hidden, 1),
+            check_rng(rng),
+        )
         b, c = rng.standard_normal(d), rng.standard_normal(d_hidden)
         return cls(rng.choice([-1.0, 1.0], size=(d, d_hidden)), b, c, coupling)
 
     def perturbed(self, std, *, rng=None):
         """Copy with Gaussian noise of standard deviation `std` added to every entry of B."""
         std, rng = check_number("std", std, 0), check_rng(rng)
-        return type(self)(self.B + std * rng.standard_normal(self.B.shape), self.b, self.c, self.coupling)
+        return type(self)(
+            self.B + std * rng.standard_normal(self.B.shape), self.b, self.c, self.coupling
+        )
 
     def sample(self, n, *, burn_in=2000, rng=None):
         """Draw `n` samples by block Gibbs sampling, each from a chain of its own.
@@ -589,7 +614,9 @@ class _Covariance:
         else:
             self._factor = frozen(_cholesky(name, _parameter(name, value, (d, d))))
         self._diagonal = self._factor.ndim == 1
-        self._log_det = 2.0 * np.log(self._factor if self._diagonal else np.diag(self._factor)).sum()
+        self._log_det = (
+            2.0 * np.log(self._factor if self._diagonal else np.diag(self._factor)).sum()
+        )
 
     def matrix(self):
         return np.diag(self._factor**2) if self._diagonal else self._factor @ self._factor.T
@@ -614,18 +641,26 @@ class _Covariance:
             from scipy.linalg import solve_triangular
 
             white = solve_triangular(self._factor, rows.T, lower=True).T
-        return -0.5 * (np.einsum("nd,nd->n", white, white) + self._log_det + rows.shape[1] * math.log(2.0 * math.pi))
+        return -0.5 * (
+            np.einsum("nd,nd->n", white, white)
+            + self._log_det
+            + rows.shape[1] * math.log(2.0 * math.pi)
+        )
 
 
 def _cholesky(name, matrix):
     asymmetry = np.abs(matrix - matrix.T).max()
     if asymmetry > 1e-8 * np.abs(matrix).max():
-        raise ValueError(f"`{name}` must be symmetric; entries differ from their mirror images by up to {asymmetry:.3g}.")
+        raise ValueError(
+            f"`{name}` must be symmetric; entries differ from their mirror images by up to {asymmetry:.3g}."
+        )
     try:
         return np.linalg.cholesky(0.5 * (matrix + matrix.T))
     except np.linalg.LinAlgError:
         smallest = np.linalg.eigvalsh(matrix)[0]
-        raise ValueError(f"`{name}` must be positive definite; its smallest eigenvalue is {smallest:.3g}.") from None
+        raise ValueError(
+            f"`{name}` must be positive definite; its smallest eigenvalue is {smallest:.3g}."
+        ) from None
 
 
 # The law of one Student-t coordinate, in forms that neither overflow nor cancel for large |z|.
@@ -672,7 +707,11 @@ def _parameter(name, value, shape):
     """A read-only copy of `value`, finite and of the given shape; a name in `shape` stands for any length but zero."""
     array = real_array(name, value)
     fits = array.size > 0 and array.ndim == len(shape)
-    if not fits or any(size != wanted for size, wanted in zip(array.shape, shape, strict=True) if not isinstance(wanted, str)):
+    if not fits or any(
+        size != wanted
+        for size, wanted in zip(array.shape, shape, strict=True)
+        if not isinstance(wanted, str)
+    ):
         wanted = ", ".join(str(size) for size in shape) + ("," if len(shape) == 1 else "")
         raise ValueError(f"`{name}` must have shape ({wanted}); got {array.shape}.")
     if not np.all(np.isfinite(array)):

@@ -13,13 +13,28 @@ from collections.abc import Mapping
 import numpy as np
 
 from ._validate import check_integer, check_number
-from .explain import ALIKE, Explanation, direction, direction_terms, is_explicable, strongest_witness
+from .report.explain import (
+    ALIKE,
+    Explanation,
+    direction,
+    direction_terms,
+    is_explicable,
+    strongest_witness,
+)
 from .slices import Slices
 
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK, GREY = (
     "#000000", "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7", "#8c8c8c",
 )  # fmt: skip
-_STYLES = [(BLUE, "-", "o"), (RED, "--", "s"), (GREEN, "-.", "^"), (BLACK, ":", "D"), (PINK, "-", "v"), (ORANGE, "--", "P"), (SKY, "-.", "X")]
+_STYLES = [
+    (BLUE, "-", "o"),
+    (RED, "--", "s"),
+    (GREEN, "-.", "^"),
+    (BLACK, ":", "D"),
+    (PINK, "-", "v"),
+    (ORANGE, "--", "P"),
+    (SKY, "-.", "X"),
+]
 _BARS = 12  # slices or members shown
 _DOTS = 3000  # samples shown
 _LABELLED = 3
@@ -64,26 +79,48 @@ def null(result, *, ax=None, alpha=0.05):
     result.reject(alpha)
     values = result.null_distribution
     if values.size == 0:
-        raise ValueError("this result has no null distribution: its members were combined by an inequality. See `fastsksd.plot.members`.")
+        raise ValueError(
+            "this result has no null distribution: its members were combined by an inequality. See `fastsksd.plot.members`."
+        )
     ax = _axes(ax)
     low, high = values.min(), values.max()
     critical, statistic = np.quantile(values, 1.0 - alpha), result.statistic
     width = (high - low) or abs(high) or 1.0
     far = not low - 2.0 * width <= statistic <= high + 2.0 * width
-    ax.hist(values, bins=min(40, max(5, values.size // 10)), color="#cfcfcf", edgecolor="#8c8c8c", linewidth=0.4, label="if the model were right")
-    ax.axvline(critical, color=BLACK, linestyle="--", linewidth=1.2, label=f"critical value, level {alpha:g}")
+    ax.hist(
+        values,
+        bins=min(40, max(5, values.size // 10)),
+        color="#cfcfcf",
+        edgecolor="#8c8c8c",
+        linewidth=0.4,
+        label="if the model were right",
+    )
+    ax.axvline(
+        critical,
+        color=BLACK,
+        linestyle="--",
+        linewidth=1.2,
+        label=f"critical value, level {alpha:g}",
+    )
     label = f"this test: {statistic:.3g}"
     if far:  # an arrow to it, so that the replicates keep their room
         edge, step = (high + 0.35 * width, 0.3) if statistic > high else (low - 0.35 * width, -0.3)
         ax.set_xlim(min(low - 0.05 * width, edge), max(high + 0.05 * width, edge))
         height = 0.45 * ax.get_ylim()[1]
         ax.annotate(
-            "", xy=(edge, height), xytext=(edge - step * width, height), arrowprops=dict(arrowstyle="-|>", color=RED, linewidth=2.0)
+            "",
+            xy=(edge, height),
+            xytext=(edge - step * width, height),
+            arrowprops=dict(arrowstyle="-|>", color=RED, linewidth=2.0),
         )
         ax.plot([], [], color=RED, linewidth=2.0, label=f"{label}, far out")
     else:
         ax.axvline(statistic, color=RED, linewidth=2.0, label=label)
-    ax.set_xlabel("-log10 of the smallest p-value of a member" if result.members else f"{result.method.upper()} statistic")
+    ax.set_xlabel(
+        "-log10 of the smallest p-value of a member"
+        if result.members
+        else f"{result.method.upper()} statistic"
+    )
     ax.set_ylabel("replicates")
     ax.set_title(f"Null distribution: p-value {result.pvalue:.3g}", fontsize="medium")
     _legend_on_top(ax)
@@ -105,13 +142,17 @@ def members(result, *, ax=None, alpha=0.05):
     """
     result.reject(alpha)
     if not result.members:
-        raise ValueError("this result is of one set of slices or a method without members: there is no family to show.")
+        raise ValueError(
+            "this result is of one set of slices or a method without members: there is no family to show."
+        )
     ax = _axes(ax)
     shown = result.members[:_BARS]
     labels = [_member_label(member) for member in shown]
     values = [-np.log10(member.adjusted_pvalue) for member in shown]
     _bars(ax, values, labels, [member.adjusted_pvalue <= alpha for member in shown])
-    ax.axvline(-np.log10(alpha), color=BLACK, linestyle="--", linewidth=1.2, label=f"level {alpha:g}")
+    ax.axvline(
+        -np.log10(alpha), color=BLACK, linestyle="--", linewidth=1.2, label=f"level {alpha:g}"
+    )
     ax.set_xlabel("-log10 of the adjusted p-value")
     ax.set_title(_title("Members", len(shown), len(result.members)), fontsize="medium")
     _legend(ax, "lower right")
@@ -147,7 +188,9 @@ def slices(what, *, ax=None, names=None, alpha=0.05):
     ax.margins(x=0.18)
     ax.axvline(0.0, color=BLACK, linewidth=0.8)
     ax.set_xlabel("statistic (p: adjusted p-value)")
-    ax.set_title(_title("Slices, along g", len(shown), explanation.statistics.size), fontsize="medium")
+    ax.set_title(
+        _title("Slices, along g", len(shown), explanation.statistics.size), fontsize="medium"
+    )
     if any(standing_out) and not all(standing_out):
         _bar_key(ax, f"p at most {alpha:g}", f"p above {alpha:g}")
     return ax
@@ -172,7 +215,9 @@ def witness(what, *, which=0, ax=None, names=None):
     which = check_integer("which", which, 0)
     explanation = _explanation_with_slices(what, names, which + 1)
     if which >= len(explanation.slices):
-        raise ValueError(f"`which` must be below the number of slices explained, {len(explanation.slices)}; got {which}.")
+        raise ValueError(
+            f"`which` must be below the number of slices explained, {len(explanation.slices)}; got {which}."
+        )
     one = explanation.slices[which]
     d = len(explanation.names)
     alike = abs(one.r @ one.g) >= ALIKE
@@ -202,17 +247,37 @@ def samples(what, *, ax=None, names=None):
     places = explanation.along if explanation.slices else rows
     some = np.arange(values.size)
     if some.size > _DOTS:  # the largest, and an even choice of the rest, which is in order
-        some = np.unique(np.concatenate([some[: _DOTS // 10], np.linspace(0, some.size - 1, _DOTS).astype(int)]))
-    ax.plot(places[some], values[some], ".", color=BLUE, markersize=3, alpha=0.6, rasterized=some.size > 500)
+        some = np.unique(
+            np.concatenate([some[: _DOTS // 10], np.linspace(0, some.size - 1, _DOTS).astype(int)])
+        )
+    ax.plot(
+        places[some],
+        values[some],
+        ".",
+        color=BLUE,
+        markersize=3,
+        alpha=0.6,
+        rasterized=some.size > 500,
+    )
     top = slice(0, min(_LABELLED, values.size))
     listed = ", ".join(map(str, rows[top].tolist()))
-    ax.plot(places[top], values[top], "o", color="none", markeredgecolor=RED, markersize=8, label=f"rows {listed}")
+    ax.plot(
+        places[top],
+        values[top],
+        "o",
+        color="none",
+        markeredgecolor=RED,
+        markersize=8,
+        label=f"rows {listed}",
+    )
     ax.axhline(values.mean(), color=BLACK, linestyle="--", linewidth=1.0, label="mean")
     ax.axhline(0.0, color=GREY, linewidth=0.8)
     ax.margins(x=0.08, y=0.1)
     if explanation.slices:
         _leave_out_what_is_far(ax, places, explanation.slices[0].witness.grid)
-    ax.set_xlabel(_along(explanation.slices[0], len(explanation.names)) if explanation.slices else "row")
+    ax.set_xlabel(
+        _along(explanation.slices[0], len(explanation.names)) if explanation.slices else "row"
+    )
     ax.set_ylabel("contribution")
     ax.set_title(f"Contributions of {values.size} samples", fontsize="medium")
     _legend_on_top(ax, columns=2)
@@ -241,7 +306,9 @@ def spectrum(slices, *, ax=None):
     'slice'
     """
     if not isinstance(slices, Slices):
-        raise TypeError(f"`slices` must be a Slices object, not {type(slices).__name__}; a result has one in `result.slices`.")
+        raise TypeError(
+            f"`slices` must be a Slices object, not {type(slices).__name__}; a result has one in `result.slices`."
+        )
     if slices.r_values is None and (slices.g_values is None or slices.g_gaps is None):
         raise ValueError("`slices` have no eigenvalues: those of `active_slices` have.")
     ax = _axes(ax)
@@ -249,19 +316,52 @@ def spectrum(slices, *, ax=None):
     sure = np.ones(len(slices), dtype=bool)
     if slices.r_values is not None:
         values = slices.r_values / (np.abs(slices.r_values).max() or 1.0)
-        ax.plot(places, values, "o-", color=BLUE, markersize=5, linewidth=1.0, label="r: squared score difference")
+        ax.plot(
+            places,
+            values,
+            "o-",
+            color=BLUE,
+            markersize=5,
+            linewidth=1.0,
+            label="r: squared score difference",
+        )
         noise = -values.min()  # an unbiased estimate of what can't be negative: that much is noise
         if noise > 0:
-            ax.axhspan(-noise, noise, color=BLUE, alpha=0.15, linewidth=0, label="r: as far from zero as noise goes")
+            ax.axhspan(
+                -noise,
+                noise,
+                color=BLUE,
+                alpha=0.15,
+                linewidth=0,
+                label="r: as far from zero as noise goes",
+            )
             sure = values > noise
     if slices.g_values is not None and slices.g_gaps is not None:
         unit = np.abs(slices.g_values).max() or 1.0
         top, following = slices.g_values / unit, (slices.g_values - slices.g_gaps) / unit
         ax.vlines(places + 0.15, following, top, color=RED, linewidth=1.0, linestyle=":")
-        for some, face, label in ((sure, RED, "g: top eigenvalue"), (~sure, "white", "g: the same where r is noise")):
+        for some, face, label in (
+            (sure, RED, "g: top eigenvalue"),
+            (~sure, "white", "g: the same where r is noise"),
+        ):
             if some.any():
-                ax.plot(places[some] + 0.15, top[some], "s", color=RED, markerfacecolor=face, markersize=5, label=label)
-        ax.plot(places + 0.15, following, "_", color=RED, markersize=8, label="g: next one (a long gap makes g sure)")
+                ax.plot(
+                    places[some] + 0.15,
+                    top[some],
+                    "s",
+                    color=RED,
+                    markerfacecolor=face,
+                    markersize=5,
+                    label=label,
+                )
+        ax.plot(
+            places + 0.15,
+            following,
+            "_",
+            color=RED,
+            markersize=8,
+            label="g: next one (a long gap makes g sure)",
+        )
     ax.axhline(0.0, color=BLACK, linewidth=0.8)
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_xlabel("slice")
@@ -319,7 +419,9 @@ def power(curves, *, ax=None, level=0.05, xlabel=None, logx=False):
 def rate_line(ax, places, counts, label, colour, dashes="-", marker="o", *, band=True):
     """One line of rejection rates, from pairs (rejections, trials), with its band of 95% intervals."""
     rates = [rejected / trials for rejected, trials in counts]
-    ax.plot(places, rates, dashes, color=colour, marker=marker, markersize=4, linewidth=1.2, label=label)
+    ax.plot(
+        places, rates, dashes, color=colour, marker=marker, markersize=4, linewidth=1.2, label=label
+    )
     if band:
         low, high = zip(*(interval(*count) for count in counts), strict=True)
         ax.fill_between(places, low, high, color=colour, alpha=0.1, linewidth=0)
@@ -332,7 +434,11 @@ def interval(successes, trials, level=0.95):
     z = ndtri(0.5 + 0.5 * level)
     rate = successes / trials
     centre = (rate + z * z / (2 * trials)) / (1 + z * z / trials)
-    half = z / (1 + z * z / trials) * (rate * (1 - rate) / trials + z * z / (4 * trials * trials)) ** 0.5
+    half = (
+        z
+        / (1 + z * z / trials)
+        * (rate * (1 - rate) / trials + z * z / (4 * trials * trials)) ** 0.5
+    )
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
@@ -342,7 +448,10 @@ def report(result, *, names=None, alpha=0.05):
     first = members if result.null_distribution.size == 0 else null
     panels = [lambda ax: first(result, ax=ax, alpha=alpha)]
     if explanation is not None and explanation.slices:
-        panels += [lambda ax: slices(explanation, ax=ax, alpha=alpha), lambda ax: witness(explanation, ax=ax)]
+        panels += [
+            lambda ax: slices(explanation, ax=ax, alpha=alpha),
+            lambda ax: witness(explanation, ax=ax),
+        ]
     if explanation is not None:
         panels.append(lambda ax: samples(explanation, ax=ax))
     rows = (len(panels) + 1) // 2
@@ -366,7 +475,9 @@ def inline_figure(result):
             axes = np.ravel(figure.subplots(1, 1 + looked))
             (members if result.null_distribution.size == 0 else null)(result, ax=axes[0])
             if looked:
-                _draw_witness(axes[1], *strongest_witness(result)).set_title("Witness of the strongest slice", fontsize="medium")
+                _draw_witness(axes[1], *strongest_witness(result)).set_title(
+                    "Witness of the strongest slice", fontsize="medium"
+                )
             return f"<img alt='null distribution and witness' src='data:image/png;base64,{base64.b64encode(_png(figure, 80)).decode()}'>"
     except Exception:
         return ""
@@ -379,12 +490,28 @@ def _draw_witness(ax, witness, label, alike):
     floor = -1.55 * height
     ax.fill_between(grid, floor, floor + 0.45 * height * witness.density / witness.density.max(), color="#d9d9d9", linewidth=0,
                     label="samples")  # fmt: skip
-    ax.fill_between(grid, witness.lower, witness.upper, color=SKY, alpha=0.35, linewidth=0, label=f"{witness.level:.0%} band")
+    ax.fill_between(
+        grid,
+        witness.lower,
+        witness.upper,
+        color=SKY,
+        alpha=0.35,
+        linewidth=0,
+        label=f"{witness.level:.0%} band",
+    )
     ax.plot(grid, witness.values, color=BLUE, linewidth=1.8)
     ax.axhline(0.0, color=BLACK, linewidth=0.8)
-    for k, region in enumerate(witness.regions):  # where zero is excluded: a bar on the axis, with the way the model pushes
+    # Where zero is excluded: a bar on the axis, with the way the model pushes.
+    for k, region in enumerate(witness.regions):
         key = None if k else "surely not zero"
-        ax.plot([region.low, region.high], [0.0, 0.0], color=RED, linewidth=3.5, solid_capstyle="butt", label=key)
+        ax.plot(
+            [region.low, region.high],
+            [0.0, 0.0],
+            color=RED,
+            linewidth=3.5,
+            solid_capstyle="butt",
+            label=key,
+        )
         if not alike:
             continue
         middle = 0.5 * (region.low + region.high)
@@ -412,7 +539,11 @@ def _leave_out_what_is_far(ax, places, grid):
 def _bars(ax, values, labels, filled):
     """Horizontal bars, the first on top; those not `filled` are hatched outlines."""
     for row, (value, full) in enumerate(zip(values, filled, strict=True)):
-        style = dict(color=BLUE) if full else dict(facecolor="white", edgecolor=GREY, hatch="////", linewidth=0.8)
+        style = (
+            dict(color=BLUE)
+            if full
+            else dict(facecolor="white", edgecolor=GREY, hatch="////", linewidth=0.8)
+        )
         ax.barh(row, value, height=0.7, **style)
     ax.set_yticks(range(len(labels)), labels, fontsize="small")
     ax.set_ylim(len(labels) - 0.4, -0.6)
@@ -421,7 +552,10 @@ def _bars(ax, values, labels, filled):
 def _bar_key(ax, filled, hatched):
     from matplotlib.patches import Patch
 
-    keys = [Patch(color=BLUE, label=filled), Patch(facecolor="white", edgecolor=GREY, hatch="////", label=hatched)]
+    keys = [
+        Patch(color=BLUE, label=filled),
+        Patch(facecolor="white", edgecolor=GREY, hatch="////", label=hatched),
+    ]
     _legend(ax, "lower right", handles=keys)
 
 
@@ -465,11 +599,19 @@ def _check_curve(name, curve):
     if not isinstance(curve, (tuple, list)) or len(curve) != 3:
         raise ValueError(f"{which} must be a triple (places, rejections, trials).")
     places, rejections = (np.atleast_1d(np.asarray(part, dtype=float)) for part in curve[:2])
-    trials = np.broadcast_to(np.asarray(curve[2], dtype=float), rejections.shape) if np.ndim(curve[2]) == 0 else np.asarray(curve[2], dtype=float)
+    trials = (
+        np.broadcast_to(np.asarray(curve[2], dtype=float), rejections.shape)
+        if np.ndim(curve[2]) == 0
+        else np.asarray(curve[2], dtype=float)
+    )
     if places.ndim != 1 or not places.shape == rejections.shape == trials.shape or places.size == 0:
-        raise ValueError(f"{which} must have as many rejections as places; got shapes {places.shape}, {rejections.shape} and {trials.shape}.")
+        raise ValueError(
+            f"{which} must have as many rejections as places; got shapes {places.shape}, {rejections.shape} and {trials.shape}."
+        )
     if not np.all((rejections >= 0) & (rejections <= trials) & (trials > 0)):
-        raise ValueError(f"{which} rejections must be between 0 and the number of trials, which must be positive.")
+        raise ValueError(
+            f"{which} rejections must be between 0 and the number of trials, which must be positive."
+        )
     return places, list(zip(rejections.tolist(), trials.tolist(), strict=True))
 
 
@@ -479,7 +621,9 @@ def _explanation_with_slices(what, names, n_slices):
     elif hasattr(what, "explain"):
         explanation = what.explain(names=names, n_slices=n_slices)
     else:
-        raise TypeError(f"what is drawn must be a GofResult or an Explanation, not {type(what).__name__}.")
+        raise TypeError(
+            f"what is drawn must be a GofResult or an Explanation, not {type(what).__name__}."
+        )
     if not explanation.slices:
         raise ValueError("this result is of a method without slices.")
     return explanation

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from ._jit import compiled, parallel, prefer_wide_vectors
-from ._linalg import add_scaled, product
+from ._progress import ProgressBar
 from ._validate import (
     check_betas,
     check_choice,
@@ -22,10 +21,12 @@ from ._validate import (
     check_score,
     evaluate_score,
 )
+from .compute.jit import compiled, parallel, prefer_wide_vectors
+from .compute.linalg import add_scaled, product
+from .compute.medians import median_distances, median_gap
 from .engines import Source, cuda, slice_gradients, takes_device
 from .engines.gradients import MARGIN, one_slice_gradients
-from .kernels import as_kernel, median_distances, median_gap
-from .progress import ProgressBar
+from .kernels import as_kernel
 from .slices import Slices, as_slices, unit_rows
 
 _PAIRS_PER_CALL = 50_000_000  # about a tenth of a second; between calls an interrupt is heard
@@ -79,9 +80,21 @@ class Ascent:
         self._begin = slices
         unit = parametrisation == "unit"
         length = 1.0 if unit else math.sqrt(d)
-        given = np.zeros(m) if isinstance(kernel.bandwidth, str) else kernel.bandwidths(np.empty((m, 0)))
-        self._settings = _Settings(kernel.code, statistic == "v", update == "rg", unit, float(learning_rate), *betas, floor)
-        self._state = _State(length * slices.r, length * slices.g, np.zeros((2, 2, m, d)), np.zeros(m, np.int64), given)
+        given = (
+            np.zeros(m)
+            if isinstance(kernel.bandwidth, str)
+            else kernel.bandwidths(np.empty((m, 0)))
+        )
+        self._settings = _Settings(
+            kernel.code, statistic == "v", update == "rg", unit, float(learning_rate), *betas, floor
+        )
+        self._state = _State(
+            length * slices.r,
+            length * slices.g,
+            np.zeros((2, 2, m, d)),
+            np.zeros(m, np.int64),
+            given,
+        )
 
     @property
     def slices(self):
@@ -111,9 +124,12 @@ class Ascent:
         size = int(np.diff(ends).max())
         if takes_device(self._engine, _NS_PER_PAIR * self.m * size * size):
             by_s = np.empty((self.m, size))
-            return _climb_on_device(self._engine, self._settings, self._state, x, scores, order, ends, by_s), by_s
+            return _climb_on_device(
+                self._engine, self._settings, self._state, x, scores, order, ends, by_s
+            ), by_s
         by_s = np.empty((self.m, size + MARGIN))
-        x, scores = (np.require(array, requirements=("C", "W")) for array in (x, scores))  # read-only arrays compile all over again
+        # Read-only arrays compile all over again.
+        x, scores = (np.require(array, requirements=("C", "W")) for array in (x, scores))
         climb = _climb if self.m * (ends[-1] - ends[0]) * size > 2 * _SMALL else _climb.serial
         return climb(self._settings, self._state, x, scores, order, ends, by_s), by_s[:, :size]
 
@@ -203,7 +219,9 @@ def refine_slices(
     epochs = check_integer("epochs", epochs, 0)
     batch_size = check_integer("batch_size", batch_size, 2)
     if batch_size > n:
-        raise ValueError(f"`batch_size` must be at most the number of samples, {n}; got {batch_size}.")
+        raise ValueError(
+            f"`batch_size` must be at most the number of samples, {n}; got {batch_size}."
+        )
     learning_rate = check_number("learning_rate", learning_rate, 0.0, strict=True)
     betas = check_betas(betas)
     check_choice("update", update, ("g", "rg"))
@@ -211,7 +229,9 @@ def refine_slices(
     check_choice("parametrisation", parametrisation, ("unit", "raw"))
     patience = epochs if patience is None else check_integer("patience", patience, 1)
     if callback is not None and not callable(callback):
-        raise TypeError(f"`callback` must be a function of (epoch, value), not {type(callback).__name__}.")
+        raise TypeError(
+            f"`callback` must be a function of (epoch, value), not {type(callback).__name__}."
+        )
     rng = check_rng(rng)
     scores = evaluate_score(check_score(score), x)
     ascent = Ascent(
@@ -290,7 +310,9 @@ def _climb_on_device(engine, settings, state, x, scores, order, ends, by_s):
         a = np.einsum("md,md->m", r, g)
         statistic = "v" if settings.own else "u"
         source = Source(x, scores, r[live], g[live], rows)
-        value, ds, dy, da = slice_gradients(engine, settings.code, y[live], s[live], a[live], h[live], statistic, source)
+        value, ds, dy, da = slice_gradients(
+            engine, settings.code, y[live], s[live], a[live], h[live], statistic, source
+        )
         by_s[live, : rows.size] = ds
         slope_g = product(dy, some_x.T) + da[:, None] * r[live]
         slope_r = product(ds, some_scores.T) + da[:, None] * g[live]
@@ -300,9 +322,25 @@ def _climb_on_device(engine, settings, state, x, scores, order, ends, by_s):
         state.steps[live[finite]] += 1
         for q, k in zip(live[finite], np.flatnonzero(finite), strict=True):
             epsilon = _EPSILON / h[q] ** 2
-            _adam(settings, state.g[q], g[q], slope_g[k], state.moments[1, :, q], state.steps[q], epsilon)
+            _adam(
+                settings,
+                state.g[q],
+                g[q],
+                slope_g[k],
+                state.moments[1, :, q],
+                state.steps[q],
+                epsilon,
+            )
             if settings.both:
-                _adam(settings, state.r[q], r[q], slope_r[k], state.moments[0, :, q], state.steps[q], epsilon)
+                _adam(
+                    settings,
+                    state.r[q],
+                    r[q],
+                    slope_r[k],
+                    state.moments[0, :, q],
+                    state.steps[q],
+                    epsilon,
+                )
     return values
 
 
@@ -344,7 +382,9 @@ def _climb_along(settings, state, x, scores, order, ends, q, by_s, values):
         for i in range(n):
             y[i] /= h
         room = n + MARGIN
-        value, by_a = one_slice_gradients(settings.code, settings.own, y[:room], s[:room], alignment / h, by_s[:room], by_y[:room])
+        value, by_a = one_slice_gradients(
+            settings.code, settings.own, y[:room], s[:room], alignment / h, by_s[:room], by_y[:room]
+        )
         for k in range(d):
             slope_g[k] = by_a / h * r[k]
             slope_r[k] = by_a / h * g[k]
@@ -358,9 +398,25 @@ def _climb_along(settings, state, x, scores, order, ends, q, by_s, values):
         values[b] = value
         state.steps[q] += 1
         # The statistic is in units of 1 / h^2, and so is what guards Adam's division.
-        _adam(settings, state.g[q], g, slope_g, state.moments[1, :, q], state.steps[q], _EPSILON / (h * h))
+        _adam(
+            settings,
+            state.g[q],
+            g,
+            slope_g,
+            state.moments[1, :, q],
+            state.steps[q],
+            _EPSILON / (h * h),
+        )
         if settings.both:
-            _adam(settings, state.r[q], r, slope_r, state.moments[0, :, q], state.steps[q], _EPSILON / (h * h))
+            _adam(
+                settings,
+                state.r[q],
+                r,
+                slope_r,
+                state.moments[0, :, q],
+                state.steps[q],
+                _EPSILON / (h * h),
+            )
 
 
 @compiled
@@ -386,7 +442,9 @@ def _project(x, rows, direction, out):
     """Rows of x along a direction, four at a time."""
     full = rows.size // 4 * 4
     for i in range(0, full, 4):
-        _dot_4(x[rows[i]], x[rows[i + 1]], x[rows[i + 2]], x[rows[i + 3]], direction, out[i : i + 4])
+        _dot_4(
+            x[rows[i]], x[rows[i + 1]], x[rows[i + 2]], x[rows[i + 3]], direction, out[i : i + 4]
+        )
     for i in range(full, rows.size):
         row = x[rows[i]]
         out[i] = 0.0

@@ -22,13 +22,11 @@ import functools
 import numba
 import numpy as np
 
-from ._jit import parallel
-from ._linalg import product
 from ._validate import check_number, evaluate_score, score_is_array
-from .engines import kernel_matrix
-from .kernels import RBF, as_kernel, median_distance
-from .models import Model
-from .sensitivity import (
+from .compute.jit import parallel
+from .compute.linalg import product
+from .compute.medians import median_distance
+from .compute.sensitivity import (
     DENSE_LIMIT,
     KernelizedSensitivity,
     SmoothedSensitivity,
@@ -36,6 +34,9 @@ from .sensitivity import (
     kernel_sums_on_device,
     total_weight,
 )
+from .engines import kernel_matrix
+from .kernels import RBF, as_kernel
+from .models import Model
 
 _MOST_STEPS = 1000  # of conjugate gradients
 _WIDTHS = (1e-70, 1e70)  # whose fourth powers, in the units of H_r, neither vanish nor overflow
@@ -117,7 +118,11 @@ class _Smoother:
     @functools.cached_property
     def placed(self):
         """The coefficients where products are made."""
-        return self.coefficients if self.matrix is None else self.matrix.kit.rows_there(self.coefficients)
+        return (
+            self.coefficients
+            if self.matrix is None
+            else self.matrix.kit.rows_there(self.coefficients)
+        )
 
     def value(self, y):
         points, y = y, y - self.centre
@@ -137,13 +142,19 @@ class _Smoother:
         if self.matrix is not None:
             *shift, weight = self.matrix.moments_at(points)
             *pulled, drift = self.matrix.moments_at(points, v)
-            out = (np.array(pulled) + eta * np.array(shift)).T - (drift + eta * weight)[:, None] * y + weight[:, None] * r
+            out = (
+                (np.array(pulled) + eta * np.array(shift)).T
+                - (drift + eta * weight)[:, None] * y
+                + weight[:, None] * r
+            )
             return self.scale / self.width**2 * out
         x_rows = np.ascontiguousarray(self.x.T)
         out = np.empty_like(y)
         for block, k in kernel_blocks(y, self.x, self.width):
             c = (v + eta[block, None]) * k
-            out[block] = product(c, x_rows) - c.sum(axis=1)[:, None] * y[block] + k.sum(axis=1)[:, None] * r
+            out[block] = (
+                product(c, x_rows) - c.sum(axis=1)[:, None] * y[block] + k.sum(axis=1)[:, None] * r
+            )
         return self.scale / self.width**2 * out
 
 
@@ -194,7 +205,9 @@ class KernelSmoothed(ScoreDifference):
             cross = product(product(k, p_rows).T, q_rows[:, block])
             rows = k.sum(axis=1)
             total += product(f.T, f.T) - cross - cross.T
-            total -= product(p_rows * k.sum(axis=0), p_rows) + product(q_rows[:, block] * rows, q_rows[:, block])
+            total -= product(p_rows * k.sum(axis=0), p_rows) + product(
+                q_rows[:, block] * rows, q_rows[:, block]
+            )
         return total / (n * (n - 1.0) * (n - 2.0))
 
     def sensitivity(self, r, debias=True):
@@ -212,7 +225,9 @@ class KernelizedDifference(KernelSmoothed):
         n, d = x.shape
         precision = 1.0 / self.width**2
         if self.smoother.matrix is not None:
-            total = _kernelized_moment_sum(self.smoother, 0.0 if debias else 1.0) / (n * (n - 1.0) if debias else n**2)
+            total = _kernelized_moment_sum(self.smoother, 0.0 if debias else 1.0) / (
+                n * (n - 1.0) if debias else n**2
+            )
             return 0.5 * (total + total.T)
         q_rows = precision * np.ascontiguousarray(x.T)
         p_rows = np.ascontiguousarray(self.smoother.coefficients.T) - q_rows
@@ -220,7 +235,9 @@ class KernelizedDifference(KernelSmoothed):
         for block, k in kernel_blocks(x, x, self.width, diagonal=0.0 if debias else 1.0):
             weight = k.sum(axis=1)
             cross = product(p_rows[:, block] * weight, q_rows[:, block])
-            total += product(p_rows[:, block], product(p_rows, k)) + product(q_rows[:, block], product(q_rows, k))
+            total += product(p_rows[:, block], product(p_rows, k)) + product(
+                q_rows[:, block], product(q_rows, k)
+            )
             total += cross + cross.T + precision * weight.sum() * np.eye(d)
         total /= n * (n - 1.0) if debias else n**2
         return 0.5 * (total + total.T)
@@ -274,7 +291,9 @@ class SteinGradient(ScoreDifference):
 ESTIMATORS = ("ke", "ksd", "ge", "exact")
 
 
-def score_difference(x, score, *, estimator="ke", score_q=None, kernel="rbf", debias=True, engine="auto"):
+def score_difference(
+    x, score, *, estimator="ke", score_q=None, kernel="rbf", debias=True, engine="auto"
+):
     """The score difference of the model `score` at samples `x` by the estimator named, with sums over pairs by the `engine`.
 
     `estimator` may also be a `ScoreDifference` made beforehand from the same samples, which is returned as it is.
@@ -287,19 +306,29 @@ def score_difference(x, score, *, estimator="ke", score_q=None, kernel="rbf", de
         return estimator
     if estimator not in ESTIMATORS:
         listing = ", ".join(repr(name) for name in ESTIMATORS)
-        raise ValueError(f"`estimator` must be one of {listing}, or a ScoreDifference object; got {estimator!r}.")
+        raise ValueError(
+            f"`estimator` must be one of {listing}, or a ScoreDifference object; got {estimator!r}."
+        )
     if estimator == "exact":
         if score_q is None:
-            raise ValueError("`score_q`, the score of the samples' own law, is needed for estimator='exact'.")
+            raise ValueError(
+                "`score_q`, the score of the samples' own law, is needed for estimator='exact'."
+            )
         return ExactDifference(x, score, score_q)
     if score_q is not None:
-        raise ValueError(f"`score_q` is used by estimator='exact' only; got estimator={estimator!r}.")
+        raise ValueError(
+            f"`score_q` is used by estimator='exact' only; got estimator={estimator!r}."
+        )
     width = _width(kernel)
     if estimator == "ke" and debias and x.shape[0] < 3:
-        raise ValueError("`x` must hold at least 3 samples for debias=True; use debias=False or more samples.")
+        raise ValueError(
+            "`x` must hold at least 3 samples for debias=True; use debias=False or more samples."
+        )
     if estimator == "ge":
         return SteinGradient(x, score, width=width, engine=engine)
-    return (KernelSmoothed if estimator == "ke" else KernelizedDifference)(x, evaluate_score(score, x), width=width, engine=engine)
+    return (KernelSmoothed if estimator == "ke" else KernelizedDifference)(
+        x, evaluate_score(score, x), width=width, engine=engine
+    )
 
 
 def _width(kernel):
@@ -309,7 +338,9 @@ def _width(kernel):
             f"`kernel` of the score difference must be 'rbf' (KE and GE smooth with a Gaussian); got {kernel.name!r}."
         )
     if np.ndim(kernel.bandwidth):
-        raise ValueError("`kernel` of the score difference must have one bandwidth, not one per slice.")
+        raise ValueError(
+            "`kernel` of the score difference must have one bandwidth, not one per slice."
+        )
     return None if kernel.bandwidth == "median" else kernel.bandwidth
 
 
@@ -327,7 +358,9 @@ def _differentiable(name, score, estimator):
         raise ValueError(
             f"`{name}` must be a callable or a model for estimator={estimator!r}, which differentiates it; got an array."
         )
-    return score if hasattr(score, "score_along") else Model.from_score(getattr(score, "score", score))
+    return (
+        score if hasattr(score, "score_along") else Model.from_score(getattr(score, "score", score))
+    )
 
 
 def _along(name, model, y, r):
@@ -369,7 +402,9 @@ def _second_moment_sum(smoother):
     kit.add(f_rows, precision, x_rows, kernel_sums_on_device(matrix, 0.0))
     cross = precision * kit.gather(matrix.times(p_rows, own=0.0, square=True), x_rows)
     weight = kernel_sums_on_device(matrix, 0.0, square=True)
-    own = kit.gather(kit.weighted(p_rows, weight), p_rows) + precision**2 * kit.gather(kit.weighted(x_rows, weight), x_rows)
+    own = kit.gather(kit.weighted(p_rows, weight), p_rows) + precision**2 * kit.gather(
+        kit.weighted(x_rows, weight), x_rows
+    )
     return kit.gather(f_rows, f_rows) - cross - cross.T - own
 
 
@@ -379,7 +414,9 @@ def _kernelized_moment_sum(smoother, own):
     kit, x_rows, p_rows = _parts_on_device(smoother)
     weight = kernel_sums_on_device(matrix, own)
     cross = precision * kit.gather(kit.weighted(p_rows, weight), x_rows)
-    total = kit.gather(p_rows, matrix.times(p_rows, own=own)) + precision**2 * kit.gather(x_rows, matrix.times(x_rows, own=own))
+    total = kit.gather(p_rows, matrix.times(p_rows, own=own)) + precision**2 * kit.gather(
+        x_rows, matrix.times(x_rows, own=own)
+    )
     return total + cross + cross.T + precision * total_weight(kit, weight) * np.eye(cross.shape[0])
 
 
@@ -398,7 +435,11 @@ def _ridge_cholesky(x, width, eta):
 
     k = np.concatenate([block for _, block in kernel_blocks(x, x, width, diagonal=1.0)])
     k[np.diag_indices_from(k)] += eta
-    return cho_solve(cho_factor(k, overwrite_a=True, check_finite=False), _stein_right_side(x, width), check_finite=False)
+    return cho_solve(
+        cho_factor(k, overwrite_a=True, check_finite=False),
+        _stein_right_side(x, width),
+        check_finite=False,
+    )
 
 
 def _ridge_on_device(matrix, width, eta):
@@ -414,7 +455,9 @@ def _ridge_on_device(matrix, width, eta):
 
 
 def _no_convergence(steps):
-    return RuntimeError(f"conjugate gradients for estimator='ge' did not converge in {steps} steps; use a larger ridge `eta`.")
+    return RuntimeError(
+        f"conjugate gradients for estimator='ge' did not converge in {steps} steps; use a larger ridge `eta`."
+    )
 
 
 def _ridge_conjugate_gradient(x, width, eta, tolerance=1e-8, max_steps=_MOST_STEPS):
@@ -428,12 +471,18 @@ def _ridge_conjugate_gradient(x, width, eta, tolerance=1e-8, max_steps=_MOST_STE
         if np.all(norms <= target):
             return solution
         rows = np.ascontiguousarray(direction.T)
-        image = np.concatenate([product(k, rows) for _, k in kernel_blocks(x, x, width, diagonal=1.0)]) + eta * direction
+        image = (
+            np.concatenate([product(k, rows) for _, k in kernel_blocks(x, x, width, diagonal=1.0)])
+            + eta * direction
+        )
         curvature = np.einsum("nd,nd->d", direction, image)
         step = np.divide(norms, curvature, out=np.zeros_like(norms), where=curvature > 0)
         solution += step * direction
         residual -= step * image
         updated = np.einsum("nd,nd->d", residual, residual)
-        direction = residual + np.divide(updated, norms, out=np.zeros_like(norms), where=norms > 0) * direction
+        direction = (
+            residual
+            + np.divide(updated, norms, out=np.zeros_like(norms), where=norms > 0) * direction
+        )
         norms = updated
     raise _no_convergence(max_steps)

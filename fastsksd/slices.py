@@ -9,8 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._linalg import product, symmetric_eigenvectors, top_eigenpairs
-from ._validate import check_integer, check_number, check_rng, check_samples, check_score, check_unit_rows, frozen
+from ._validate import (
+    check_integer,
+    check_number,
+    check_rng,
+    check_samples,
+    check_score,
+    check_unit_rows,
+    frozen,
+)
+from .compute.linalg import product, symmetric_eigenvectors, top_eigenpairs
 from .score_difference import score_difference
 
 _BASIS_BYTES = 256 * 2**20  # memory for the Krylov bases of the directions r handled at a time
@@ -47,13 +55,17 @@ class Slices:
     def __post_init__(self):
         r = check_unit_rows("r", self.r)
         object.__setattr__(self, "r", frozen(r))
-        object.__setattr__(self, "g", frozen(check_unit_rows("g", self.g, d=r.shape[1], m=r.shape[0])))
+        object.__setattr__(
+            self, "g", frozen(check_unit_rows("g", self.g, d=r.shape[1], m=r.shape[0]))
+        )
         for name in ("r_values", "g_values", "g_gaps"):
             values = getattr(self, name)
             if values is not None:
                 values = np.asarray(values, dtype=float)
                 if values.shape != (r.shape[0],):
-                    raise ValueError(f"`{name}` must have one value for each of {r.shape[0]} slices; got shape {values.shape}.")
+                    raise ValueError(
+                        f"`{name}` must have one value for each of {r.shape[0]} slices; got shape {values.shape}."
+                    )
                 object.__setattr__(self, name, frozen(values))
 
     @property
@@ -78,10 +90,14 @@ def as_slices(slices, d):
     """`slices` as a `Slices` object of dimension `d`; a pair (r, g) is accepted."""
     if not isinstance(slices, Slices):
         if not (isinstance(slices, (tuple, list)) and len(slices) == 2):
-            raise TypeError(f"`slices` must be a Slices object or a pair (r, g); got {type(slices).__name__}.")
+            raise TypeError(
+                f"`slices` must be a Slices object or a pair (r, g); got {type(slices).__name__}."
+            )
         slices = Slices(*slices)
     if slices.d != d:
-        raise ValueError(f"`slices` are directions in {slices.d} dimensions but `x` has {d} columns.")
+        raise ValueError(
+            f"`slices` are directions in {slices.d} dimensions but `x` has {d} columns."
+        )
     return slices
 
 
@@ -97,7 +113,9 @@ def random_slices(d, n_slices, *, rng=None):
     d = check_integer("d", d, 1)
     n_slices = check_integer("n_slices", n_slices, 1)
     rng = check_rng(rng)
-    return Slices(unit_rows(rng.standard_normal((n_slices, d))), unit_rows(rng.standard_normal((n_slices, d))))
+    return Slices(
+        unit_rows(rng.standard_normal((n_slices, d))), unit_rows(rng.standard_normal((n_slices, d)))
+    )
 
 
 def active_slices(
@@ -165,17 +183,33 @@ def active_slices(
     difference = score_difference(
         x, score, estimator=estimator, score_q=score_q, kernel=kernel, debias=debias, engine=engine
     )
-    return find_slices(difference, n_slices=n_slices, basis=basis, debias=debias, noise=noise, rng=rng)
+    return find_slices(
+        difference, n_slices=n_slices, basis=basis, debias=debias, noise=noise, rng=rng
+    )
 
 
-def find_slices(difference, *, n_slices=None, basis=None, debias=True, noise=0.0, rng=None, gaps=True, max_steps=150):
+def find_slices(
+    difference,
+    *,
+    n_slices=None,
+    basis=None,
+    debias=True,
+    noise=0.0,
+    rng=None,
+    gaps=True,
+    max_steps=150,
+):
     """Algorithm 1 for a given score difference.
 
     Without `gaps`, which take about as long as the slices, they are left out. `max_steps` are Lanczos steps for g, which seldom
     needs as many.
     """
     moment = difference.second_moment(debias)
-    r = _leading_eigenvectors(moment, moment.shape[0] if n_slices is None else n_slices) if basis is None else basis
+    r = (
+        _leading_eigenvectors(moment, moment.shape[0] if n_slices is None else n_slices)
+        if basis is None
+        else basis
+    )
     r_values = np.einsum("md,md->m", product(r, moment), r)
     r = _perturbed(r, noise, rng)
     g, g_values, g_gaps = _active_g(difference, r, debias, gaps, max_steps)
@@ -187,7 +221,9 @@ def check_basis(basis, n_slices, d):
     if n_slices is not None:
         check_integer("n_slices", n_slices, 1, d)
         if basis is not None:
-            raise ValueError("`n_slices` prunes active directions; with a fixed `basis`, pass the rows wanted instead.")
+            raise ValueError(
+                "`n_slices` prunes active directions; with a fixed `basis`, pass the rows wanted instead."
+            )
     if basis is None:
         return None
     if isinstance(basis, str):
@@ -218,7 +254,9 @@ def _active_g(difference, r, debias, gaps, max_steps):
         rows = np.ascontiguousarray(r[start : start + batch])
         operators = difference.sensitivity(rows, debias)
         parts.append(top_eigenpairs(operators, rows, gaps=gaps, max_steps=max_steps))
-    g, g_values, g_gaps = (None if field[0] is None else np.concatenate(field) for field in zip(*parts, strict=True))
+    g, g_values, g_gaps = (
+        None if field[0] is None else np.concatenate(field) for field in zip(*parts, strict=True)
+    )
     # The sign of g is free: let it point along r.
     return g * np.where(np.einsum("md,md->m", g, r) < 0, -1.0, 1.0)[:, None], g_values, g_gaps
 

@@ -32,7 +32,11 @@ KERNELS = {"rbf": rbf, "imq": imq}
 def median_distance(x):
     """Median of |x_i - x_j| over i < j; `x` of shape (n,) or (n, d)."""
     x = np.asarray(x, dtype=float)
-    return float(np.median([np.linalg.norm(x[i] - x[j]) for i in range(len(x)) for j in range(i + 1, len(x))]))
+    return float(
+        np.median(
+            [np.linalg.norm(x[i] - x[j]) for i in range(len(x)) for j in range(i + 1, len(x))]
+        )
+    )
 
 
 # Sliced discrepancy -----------------------------------------------------------------------------------------------------
@@ -76,7 +80,9 @@ def sksd_per_slice(x, score, r, g, kernel, h, statistic):
     values = []
     for q in range(len(r)):
         width = median_distance(x @ g[q]) if isinstance(h, str) else np.broadcast_to(h, len(r))[q]
-        values.append(STATISTICS[statistic](stein_matrix(x, score, r[q], g[q], kernel, float(width))))
+        values.append(
+            STATISTICS[statistic](stein_matrix(x, score, r[q], g[q], kernel, float(width)))
+        )
     return np.array(values)
 
 
@@ -247,7 +253,12 @@ def ksd_M_term(x_i, x_j, score_i, score_j, width):
     e = x_i - x_j
     k = np.exp(-e @ e / (2 * width**2))
     second = np.eye(len(e)) / width**2 - np.outer(e, e) / width**4
-    return k * (np.outer(score_i, score_j) + np.outer(score_i, e) / width**2 - np.outer(e, score_j) / width**2 + second)
+    return k * (
+        np.outer(score_i, score_j)
+        + np.outer(score_i, e) / width**2
+        - np.outer(e, score_j) / width**2
+        + second
+    )
 
 
 def ksd_G_term(x_i, x_j, score_i, score_j, r, width):
@@ -259,7 +270,9 @@ def ksd_G_term(x_i, x_j, score_i, score_j, r, width):
     second = k * (p**2 * np.outer(e, e) - p * eye)
     third = k * (-(p**3) * t * np.outer(e, e) + p**2 * (mixed + t * eye))
     fourth = k * (
-        p**4 * t**2 * np.outer(e, e) - p**3 * (np.outer(e, e) + 2 * t * mixed + t**2 * eye) + p**2 * (eye + 2 * np.outer(r, r))
+        p**4 * t**2 * np.outer(e, e)
+        - p**3 * (np.outer(e, e) + 2 * t * mixed + t**2 * eye)
+        + p**2 * (eye + 2 * np.outer(r, r))
     )
     return -(s * s_other * second + (s_other - s) * third - fourth)
 
@@ -272,12 +285,16 @@ def pair_mean(term, n, unbiased):
 
 def ksd_M(x, score, width, unbiased=True):
     """E f(x) k(x, x') f(x')^T."""
-    return pair_mean(lambda i, j: ksd_M_term(x[i], x[j], score[i], score[j], width), len(x), unbiased)
+    return pair_mean(
+        lambda i, j: ksd_M_term(x[i], x[j], score[i], score[j], width), len(x), unbiased
+    )
 
 
 def ksd_G(x, score, r, width, unbiased=True):
     """E f_r(x) f_r(x') grad grad'^T k(x, x')."""
-    return pair_mean(lambda i, j: ksd_G_term(x[i], x[j], score[i], score[j], r, width), len(x), unbiased)
+    return pair_mean(
+        lambda i, j: ksd_G_term(x[i], x[j], score[i], score[j], r, width), len(x), unbiased
+    )
 
 
 # Score of q by the Stein gradient estimator (GE), RBF of the given width ------------------------------------------------
@@ -340,7 +357,9 @@ def rfsd(features):
     n, count, d = features.shape
     total = 0.0
     for k in range(d):
-        total += (sum(abs(sum(features[i, j, k] for i in range(n)) / n) for j in range(count)) / count) ** 2
+        total += (
+            sum(abs(sum(features[i, j, k] for i in range(n)) / n) for j in range(count)) / count
+        ) ** 2
     return total
 
 
@@ -349,7 +368,8 @@ def fssd_features(x, score, locations, kernel, width):
     rows = []
     for i in range(len(x)):
         parts = [
-            score[i] * multivariate_kernel(x[i], v, kernel, width) + multivariate_gradient(x[i], v, kernel, width)
+            score[i] * multivariate_kernel(x[i], v, kernel, width)
+            + multivariate_gradient(x[i], v, kernel, width)
             for v in locations
         ]
         rows.append(np.concatenate(parts) / math.sqrt(locations.size))
@@ -367,14 +387,21 @@ def fssd_criterion(x, score, locations, kernel, width):
     features = fssd_features(x, score, locations, kernel, width)
     mean = features.mean(axis=0)
     covariance = sum(np.outer(f - mean, f - mean) for f in features) / len(x)
-    return u_statistic(fssd_matrix(x, score, locations, kernel, width)) / (2 * math.sqrt(mean @ covariance @ mean) + 0.01)
+    return u_statistic(fssd_matrix(x, score, locations, kernel, width)) / (
+        2 * math.sqrt(mean @ covariance @ mean) + 0.01
+    )
 
 
 def mmd(x, y, kernel, width, statistic):
     """Mean of k within x plus within y less twice across; without the pairs of a sample with itself for "u"."""
 
     def mean(a, b, alike):
-        pairs = [(i, j) for i in range(len(a)) for j in range(len(b)) if not (alike and i == j and statistic == "u")]
+        pairs = [
+            (i, j)
+            for i in range(len(a))
+            for j in range(len(b))
+            if not (alike and i == j and statistic == "u")
+        ]
         return sum(multivariate_kernel(a[i], b[j], kernel, width) for i, j in pairs) / len(pairs)
 
     return mean(x, x, True) + mean(y, y, True) - 2 * mean(x, y, False)

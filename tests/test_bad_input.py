@@ -27,18 +27,42 @@ def nan_on_rows(x):
 
 
 GOF = {
-    "x one-dimensional": (dict(x=X[:, 0], score=-X[:, 0]), ValueError, r"`x` must be two-dimensional.*x\[:, None\]"),
+    "x one-dimensional": (
+        dict(x=X[:, 0], score=-X[:, 0]),
+        ValueError,
+        r"`x` must be two-dimensional.*x\[:, None\]",
+    ),
     "x three-dimensional": (dict(x=X[None]), ValueError, "`x` must be two-dimensional"),
-    "x of strings": (dict(x=np.full((5, 2), "a")), TypeError, "`x` must be an array of real numbers"),
+    "x of strings": (
+        dict(x=np.full((5, 2), "a")),
+        TypeError,
+        "`x` must be an array of real numbers",
+    ),
     "x complex": (dict(x=X + 1j), TypeError, "`x` must be an array of real numbers"),
     "x ragged": (dict(x=[[1.0], [1.0, 2.0]]), TypeError, "`x`"),
-    "x without columns": (dict(x=np.empty((5, 0))), ValueError, "`x` must have at least one column"),
-    "NaN in x": (dict(x=with_value(np.nan)), ValueError, r"`x` holds NaN or infinity in 1 of 60 rows \(rows 7\)"),
+    "x without columns": (
+        dict(x=np.empty((5, 0))),
+        ValueError,
+        "`x` must have at least one column",
+    ),
+    "NaN in x": (
+        dict(x=with_value(np.nan)),
+        ValueError,
+        r"`x` holds NaN or infinity in 1 of 60 rows \(rows 7\)",
+    ),
     "infinity in x": (dict(x=with_value(np.inf)), ValueError, "`x` holds NaN or infinity"),
     "one sample": (dict(x=X[:1]), ValueError, "`train`"),
-    "three samples": (dict(x=X[:3]), ValueError, "`train`='cross' splits 3 samples.*at least 2.*`slices`"),
+    "three samples": (
+        dict(x=X[:3]),
+        ValueError,
+        "`train`='cross' splits 3 samples.*at least 2.*`slices`",
+    ),
     "one test sample": (dict(x=X[:1], slices=SLICES), ValueError, "`x` leaves 1 test samples"),
-    "two training samples": (dict(train=2), ValueError, "`train`=2 leaves 2 training samples; debias=True needs at least 3"),
+    "two training samples": (
+        dict(train=2),
+        ValueError,
+        "`train`=2 leaves 2 training samples; debias=True needs at least 3",
+    ),
     "score of another shape": (
         dict(score=-X[:, :2]),
         ValueError,
@@ -66,8 +90,16 @@ GOF = {
     "n_slices zero": (dict(n_slices=0), ValueError, "`n_slices` must be between 1 and 3; got 0"),
     "n_slices above d": (dict(n_slices=4), ValueError, "`n_slices` must be between 1 and 3; got 4"),
     "n_slices not an integer": (dict(n_slices=1.5), TypeError, "`n_slices` must be an integer"),
-    "basis not unit": (dict(basis=2 * np.eye(3)), ValueError, "`basis` must have rows of unit length; row 0 has length 2"),
-    "basis of another shape": (dict(basis=np.eye(4)), ValueError, r"`basis` must have shape \(m, 3\).*got \(4, 4\)"),
+    "basis not unit": (
+        dict(basis=2 * np.eye(3)),
+        ValueError,
+        "`basis` must have rows of unit length; row 0 has length 2",
+    ),
+    "basis of another shape": (
+        dict(basis=np.eye(4)),
+        ValueError,
+        r"`basis` must have shape \(m, 3\).*got \(4, 4\)",
+    ),
     "basis unknown": (dict(basis="fourier"), ValueError, "`basis` must be None, 'identity' or an"),
     "basis and n_slices": (dict(basis="identity", n_slices=2), ValueError, "`n_slices`.*`basis`"),
     "slices and n_slices": (dict(slices=SLICES, n_slices=2), ValueError, "`slices` are given"),
@@ -77,24 +109,56 @@ GOF = {
         "`slices` are directions in 4 dimensions but `x` has 3",
     ),
     "slices of another type": (dict(slices=3), TypeError, "`slices` must be a Slices object"),
-    "exact without score_q": (dict(estimator="exact"), ValueError, "`score_q`.*is needed for estimator='exact'"),
+    "exact without score_q": (
+        dict(estimator="exact"),
+        ValueError,
+        "`score_q`.*is needed for estimator='exact'",
+    ),
     "exact with an array": (
         dict(estimator="exact", score_q=-X, score=np.negative),
         ValueError,
         "`score_q` must be a callable or a model",
     ),
-    "ge with an array": (dict(estimator="ge", score=-X), ValueError, "`score` must be a callable or a model for estimator='ge'"),
-    "score_q without exact": (dict(score_q=np.negative), ValueError, "`score_q` is used by estimator='exact' only"),
-    "estimator unknown": (dict(estimator="kde"), ValueError, "`estimator` must be one of 'ke', 'ksd', 'ge', 'exact'"),
-    "n_resamples zero": (dict(n_resamples=0), ValueError, "`n_resamples` must be at least 1; got 0"),
+    "ge with an array": (
+        dict(estimator="ge", score=-X),
+        ValueError,
+        "`score` must be a callable or a model for estimator='ge'",
+    ),
+    "score_q without exact": (
+        dict(score_q=np.negative),
+        ValueError,
+        "`score_q` is used by estimator='exact' only",
+    ),
+    "estimator unknown": (
+        dict(estimator="kde"),
+        ValueError,
+        "`estimator` must be one of 'ke', 'ksd', 'ge', 'exact'",
+    ),
+    "n_resamples zero": (
+        dict(n_resamples=0),
+        ValueError,
+        "`n_resamples` must be at least 1; got 0",
+    ),
     "n_resamples a float": (dict(n_resamples=10.0), TypeError, "`n_resamples` must be an integer"),
     "unknown method": (dict(method="mcd"), ValueError, "`method` must be one of"),
-    "slices for ksd": (dict(method="ksd", n_slices=2), ValueError, "`n_slices` is about slices, and method='ksd' has none"),
+    "slices for ksd": (
+        dict(method="ksd", n_slices=2),
+        ValueError,
+        "`n_slices` is about slices, and method='ksd' has none",
+    ),
     "training for ksd": (dict(method="ksd", train=0.2), ValueError, "`train` is about slices"),
-    "bandwidths for ksd": (dict(method="ksd", kernel=fs.RBF([1.0, 2.0])), ValueError, "`kernel` of the KSD must have one"),
+    "bandwidths for ksd": (
+        dict(method="ksd", kernel=fs.RBF([1.0, 2.0])),
+        ValueError,
+        "`kernel` of the KSD must have one",
+    ),
     "train zero": (dict(train=0.0), ValueError, "`train` must be finite and greater than 0"),
     "train one": (dict(train=1.0), ValueError, "`train` must be a fraction between 0 and 1"),
-    "train everything": (dict(train=60), ValueError, "`train`=60 splits 60 samples into 60 for training and 0"),
+    "train everything": (
+        dict(train=60),
+        ValueError,
+        "`train`=60 splits 60 samples into 60 for training and 0",
+    ),
     "train negative": (dict(train=-5), ValueError, "`train`"),
     "train of another width": (dict(train=X[:, :2]), ValueError, "`train` must have 3 columns"),
     "train array with an array score": (
@@ -102,18 +166,38 @@ GOF = {
         ValueError,
         "`score` must be a callable or a model when `train`",
     ),
-    "train a word": (dict(train="half"), TypeError, "`train` must be a fraction, a count, an array of samples or 'cross'"),
+    "train a word": (
+        dict(train="half"),
+        TypeError,
+        "`train` must be a fraction, a count, an array of samples or 'cross'",
+    ),
     "train a flag": (dict(train=True), TypeError, "`train`"),
-    "kernel unknown": (dict(kernel="laplace"), ValueError, "`kernel` must be one of 'rbf', 'imq'; got 'laplace'"),
-    "kernel of another type": (dict(kernel=3), TypeError, "`kernel` must be 'rbf', 'imq' or a kernel object"),
+    "kernel unknown": (
+        dict(kernel="laplace"),
+        ValueError,
+        "`kernel` must be one of 'rbf', 'imq'; got 'laplace'",
+    ),
+    "kernel of another type": (
+        dict(kernel=3),
+        TypeError,
+        "`kernel` must be 'rbf', 'imq' or a kernel object",
+    ),
     "null unknown": (
         dict(null="permutation"),
         ValueError,
         "`null` must be one of 'wild', 'bootstrap', 'spectral'; got 'permutation'",
     ),
     "lag without wild": (dict(null="bootstrap", lag=5), ValueError, "`lag` is for null='wild'"),
-    "lag below one": (dict(null="wild", lag=0.5), ValueError, "`lag` must be finite and at least 1"),
-    "tolerance too small": (dict(tol=1e-17), ValueError, "`tol` must be between 1e-12 and 0.1; got 1e-17"),
+    "lag below one": (
+        dict(null="wild", lag=0.5),
+        ValueError,
+        "`lag` must be finite and at least 1",
+    ),
+    "tolerance too small": (
+        dict(tol=1e-17),
+        ValueError,
+        "`tol` must be between 1e-12 and 0.1; got 1e-17",
+    ),
     "tolerance no number": (dict(tol="tight"), TypeError, "`tol` must be a number"),
     "engine unknown": (dict(engine="gpu"), ValueError, "`engine` must be one of 'auto', 'direct'"),
     "rng of another type": (dict(rng="seed"), TypeError, "`rng` must be None"),
@@ -123,13 +207,37 @@ GOF = {
         ValueError,
         r"`x` does not vary along the projection of 1 of 3 slices \(slices 1\)",
     ),
-    "one sample over and over": (dict(x=np.ones((50, 3))), ValueError, "`x` holds the same sample over and over"),
+    "one sample over and over": (
+        dict(x=np.ones((50, 3))),
+        ValueError,
+        "`x` holds the same sample over and over",
+    ),
     "overflow": (dict(x=X, score=1e200 * X, slices=SLICES), ValueError, "overflows"),
-    "huge samples": (dict(x=1e160 * X), ValueError, r"`x` holds numbers as large as \de\+160, whose squares overflow; rescale"),
-    "huge along given slices": (dict(x=1e160 * X, score=-X, slices=SLICES), ValueError, r"`x` holds numbers as large as \de\+160"),
-    "huge for the KSD": (dict(x=1e160 * X, method="ksd"), ValueError, r"`x` holds numbers as large as \de\+160"),
-    "large units": (dict(x=1e80 * X), ValueError, r"`x` has a median distance .* of \de\+80, and slices can be found between"),
-    "small units": (dict(x=1e-80 * X), ValueError, r"`x` has a median distance .* of \de-80, and slices can be found between"),
+    "huge samples": (
+        dict(x=1e160 * X),
+        ValueError,
+        r"`x` holds numbers as large as \de\+160, whose squares overflow; rescale",
+    ),
+    "huge along given slices": (
+        dict(x=1e160 * X, score=-X, slices=SLICES),
+        ValueError,
+        r"`x` holds numbers as large as \de\+160",
+    ),
+    "huge for the KSD": (
+        dict(x=1e160 * X, method="ksd"),
+        ValueError,
+        r"`x` holds numbers as large as \de\+160",
+    ),
+    "large units": (
+        dict(x=1e80 * X),
+        ValueError,
+        r"`x` has a median distance .* of \de\+80, and slices can be found between",
+    ),
+    "small units": (
+        dict(x=1e-80 * X),
+        ValueError,
+        r"`x` has a median distance .* of \de-80, and slices can be found between",
+    ),
     "minute units": (dict(x=1e-160 * X), ValueError, r"`x` varies by no more than \de-160"),
 }
 
@@ -151,36 +259,88 @@ OTHERS = {
         "`statistic` must be one of 'u', 'v'; got 'w'",
     ),
     "bandwidth negative": (lambda: fs.RBF(-1.0), ValueError, "`bandwidth` must be positive"),
-    "bandwidth unknown": (lambda: fs.RBF("silverman"), ValueError, "`bandwidth` must be one of 'median'"),
+    "bandwidth unknown": (
+        lambda: fs.RBF("silverman"),
+        ValueError,
+        "`bandwidth` must be one of 'median'",
+    ),
     "bandwidth matrix": (lambda: fs.IMQ(np.eye(2)), ValueError, "`bandwidth`"),
     "bandwidths of another number": (
         lambda: fs.sksd(X, -X, SLICES, kernel=fs.RBF([1.0, 2.0])),
         ValueError,
         "`bandwidth` has 2 values",
     ),
-    "ksd with many bandwidths": (lambda: fs.ksd(X, -X, kernel=fs.RBF([1.0, 2.0])), ValueError, "`kernel` of the KSD"),
+    "ksd with many bandwidths": (
+        lambda: fs.ksd(X, -X, kernel=fs.RBF([1.0, 2.0])),
+        ValueError,
+        "`kernel` of the KSD",
+    ),
     "smoothing with imq": (
         lambda: fs.active_slices(X, -X, kernel="imq"),
         ValueError,
         "`kernel` of the score difference must be 'rbf'",
     ),
-    "noise negative": (lambda: fs.active_slices(X, -X, noise=-1.0), ValueError, "`noise` must be finite and at least 0"),
-    "debias a number": (lambda: fs.active_slices(X, -X, debias=3), TypeError, "`debias` must be True or False"),
-    "slices of unequal shape": (lambda: fs.Slices(np.eye(3), np.eye(3)[:2]), ValueError, r"`g` must have shape \(3, 3\)"),
-    "slices not unit": (lambda: fs.Slices(np.eye(3), 3 * np.eye(3)), ValueError, "`g` must have rows of unit length"),
-    "slice values of another length": (lambda: fs.Slices(np.eye(3), np.eye(3), r_values=[1.0]), ValueError, "`r_values`"),
-    "random slices in no dimension": (lambda: fs.random_slices(0, 3), ValueError, "`d` must be at least 1"),
+    "noise negative": (
+        lambda: fs.active_slices(X, -X, noise=-1.0),
+        ValueError,
+        "`noise` must be finite and at least 0",
+    ),
+    "debias a number": (
+        lambda: fs.active_slices(X, -X, debias=3),
+        TypeError,
+        "`debias` must be True or False",
+    ),
+    "slices of unequal shape": (
+        lambda: fs.Slices(np.eye(3), np.eye(3)[:2]),
+        ValueError,
+        r"`g` must have shape \(3, 3\)",
+    ),
+    "slices not unit": (
+        lambda: fs.Slices(np.eye(3), 3 * np.eye(3)),
+        ValueError,
+        "`g` must have rows of unit length",
+    ),
+    "slice values of another length": (
+        lambda: fs.Slices(np.eye(3), np.eye(3), r_values=[1.0]),
+        ValueError,
+        "`r_values`",
+    ),
+    "random slices in no dimension": (
+        lambda: fs.random_slices(0, 3),
+        ValueError,
+        "`d` must be at least 1",
+    ),
     "alpha of one": (lambda: fs.gof_test(X, -X, n_resamples=5).reject(1.0), ValueError, "`alpha`"),
     "ridge of zero": (
         lambda: fs.score_difference.SteinGradient(X, np.negative, eta=0.0),
         ValueError,
         "`eta` must be finite and greater than 0",
     ),
-    "psd without score_q": (lambda: fs.psd(X, np.negative, estimator="exact"), ValueError, "`score_q`"),
-    "one random slice": (lambda: fs.integrated_sksd(X, -X, n_slices=1), ValueError, "`n_slices` must be at least 2"),
-    "two samples for the unbiased": (lambda: fs.active_slices(X[:2], -X[:2]), ValueError, "`x` must hold at least 3 samples"),
-    "one sample for slices": (lambda: fs.active_slices(X[:1], -X[:1]), ValueError, "`x` must hold at least 2 samples"),
-    "ksd of copies": (lambda: fs.ksd(np.ones((5, 2)), -np.ones((5, 2))), ValueError, "`x` holds the same sample"),
+    "psd without score_q": (
+        lambda: fs.psd(X, np.negative, estimator="exact"),
+        ValueError,
+        "`score_q`",
+    ),
+    "one random slice": (
+        lambda: fs.integrated_sksd(X, -X, n_slices=1),
+        ValueError,
+        "`n_slices` must be at least 2",
+    ),
+    "two samples for the unbiased": (
+        lambda: fs.active_slices(X[:2], -X[:2]),
+        ValueError,
+        "`x` must hold at least 3 samples",
+    ),
+    "one sample for slices": (
+        lambda: fs.active_slices(X[:1], -X[:1]),
+        ValueError,
+        "`x` must hold at least 2 samples",
+    ),
+    "ksd of copies": (
+        lambda: fs.ksd(np.ones((5, 2)), -np.ones((5, 2))),
+        ValueError,
+        "`x` holds the same sample",
+    ),
 }
 
 
@@ -247,7 +407,9 @@ def test_a_far_outlier_is_survived(kernel):
     x[3] = 1e8
     result = fs.gof_test(x, models.StudentT(3), kernel=kernel, slices=SLICES, n_resamples=30, rng=0)
     assert np.isfinite(result.statistic) and 0 < result.pvalue <= 1
-    assert np.isfinite(fs.gof_test(x, models.StudentT(3), kernel=kernel, n_resamples=30, rng=0).statistic)
+    assert np.isfinite(
+        fs.gof_test(x, models.StudentT(3), kernel=kernel, n_resamples=30, rng=0).statistic
+    )
 
 
 def test_one_dimension_works():

@@ -21,15 +21,21 @@ class Frame:
 
 
 def pandas_frame(names, values):
-    return pytest.importorskip("pandas").DataFrame(dict(zip(names, np.transpose(values), strict=True)))
+    return pytest.importorskip("pandas").DataFrame(
+        dict(zip(names, np.transpose(values), strict=True))
+    )
 
 
 def polars_frame(names, values):
-    return pytest.importorskip("polars").DataFrame(dict(zip(names, np.transpose(values), strict=True)))
+    return pytest.importorskip("polars").DataFrame(
+        dict(zip(names, np.transpose(values), strict=True))
+    )
 
 
 def labelled_array(names, values):
-    return pytest.importorskip("xarray").DataArray(values, dims=("draw", "parameter"), coords={"parameter": list(names)})
+    return pytest.importorskip("xarray").DataArray(
+        values, dims=("draw", "parameter"), coords={"parameter": list(names)}
+    )
 
 
 @pytest.fixture(params=[Frame, pandas_frame, polars_frame, labelled_array])
@@ -42,7 +48,11 @@ def test_columns_name_the_coordinates(frame):
     options = dict(rng=0, n_resamples=99)
     plain, named = fs.gof_test(X, np.negative, **options), fs.gof_test(x, np.negative, **options)
     assert named.pvalue == plain.pvalue and named.names == NAMES and plain.names is None
-    assert named.explain().names == NAMES and named.explain(names=list("abc")).names == ("a", "b", "c")
+    assert named.explain().names == NAMES and named.explain(names=list("abc")).names == (
+        "a",
+        "b",
+        "c",
+    )
     assert "beta" in named.summary() and "x[1]" not in named.summary() and "beta" in repr(named)
     assert "x[1]" in plain.summary() and "x[1]" in repr(plain)
     assert fs.gof_test(x, np.negative, method="ksd", **options).explain().names == NAMES
@@ -52,14 +62,22 @@ def test_columns_name_the_coordinates(frame):
 
 def test_scores_with_columns_in_another_order_are_refused(frame):
     turned = frame(NAMES[::-1], -X[:, ::-1])
-    with pytest.raises(ValueError, match=r"`score` has the columns of `x` in another order: column 0 is 'gamma', and 'alpha' in `x`"):
+    with pytest.raises(
+        ValueError,
+        match=r"`score` has the columns of `x` in another order: column 0 is 'gamma', and 'alpha' in `x`",
+    ):
         fs.gof_test(frame(NAMES, X), turned)
     scores = frame([f"d_{name}" for name in NAMES], -X)
-    assert fs.gof_test(frame(NAMES, X), scores, slices=SLICES, rng=0).pvalue == fs.gof_test(X, -X, slices=SLICES, rng=0).pvalue
+    assert (
+        fs.gof_test(frame(NAMES, X), scores, slices=SLICES, rng=0).pvalue
+        == fs.gof_test(X, -X, slices=SLICES, rng=0).pvalue
+    )
 
 
 def test_names_are_kept_by_checkpoints(tmp_path):
-    options = dict(rng=0, n_resamples=19, slices=SLICES, progress=False, checkpoint=tmp_path / "batch.jsonl")
+    options = dict(
+        rng=0, n_resamples=19, slices=SLICES, progress=False, checkpoint=tmp_path / "batch.jsonl"
+    )
     for _ in range(2):
         (result,) = fs.gof_batch([(Frame(NAMES, X), np.negative)], **options)
         assert result.names == NAMES
@@ -73,7 +91,9 @@ def test_columns_that_are_no_numbers():
     values = X.astype(object)
     values[3, 2] = "ill"
     for call in (fs.gof_test, fs.active_slices, lambda x, score: fs.sksd(x, score, SLICES)):
-        with pytest.raises(TypeError, match="`x` must be an array of real numbers; column 'gamma' holds 'ill'"):
+        with pytest.raises(
+            TypeError, match="`x` must be an array of real numbers; column 'gamma' holds 'ill'"
+        ):
             call(Frame(NAMES, values), np.negative)
 
 
@@ -87,11 +107,16 @@ def test_pandas():
     pd = pytest.importorskip("pandas")
     x = pandas_frame(NAMES, X)
     expected = fs.sksd(X, -X, SLICES)
-    assert fs.sksd(x.convert_dtypes(), -X, SLICES) == expected  # its own types of numbers come as Python objects
+    # Its own types of numbers come as Python objects.
+    assert fs.sksd(x.convert_dtypes(), -X, SLICES) == expected
     assert fs.gof_test(pd.DataFrame(X), np.negative, slices=SLICES, n_resamples=9).names is None
-    with pytest.raises(TypeError, match="`x` must be an array of real numbers; column 'label' holds 'ill'"):
+    with pytest.raises(
+        TypeError, match="`x` must be an array of real numbers; column 'label' holds 'ill'"
+    ):
         fs.gof_test(x.assign(label="ill"), np.negative)
-    with pytest.raises(TypeError, match="`x` must be an array of real numbers; column 'beta' holds <NA>"):
+    with pytest.raises(
+        TypeError, match="`x` must be an array of real numbers; column 'beta' holds <NA>"
+    ):
         fs.gof_test(x.assign(beta=pd.array([pd.NA] * 200, dtype="Float64")), np.negative)
     with pytest.raises(ValueError, match=r"`x` must be two-dimensional.* use x\.to_frame\(\)"):
         fs.gof_test(x["beta"], np.negative)
@@ -101,7 +126,9 @@ def test_pandas():
 def test_polars():
     pl = pytest.importorskip("polars")
     x = polars_frame(NAMES, X)
-    with pytest.raises(TypeError, match="`x` must be an array of real numbers; column 'label' holds 'ill'"):
+    with pytest.raises(
+        TypeError, match="`x` must be an array of real numbers; column 'label' holds 'ill'"
+    ):
         fs.gof_test(x.with_columns(label=pl.lit("ill")), np.negative)
     with pytest.raises(ValueError, match=r"`x` must be two-dimensional.* use x\.to_frame\(\)"):
         fs.gof_test(x["beta"], np.negative)

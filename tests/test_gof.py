@@ -6,9 +6,10 @@ import reference
 from scipy import stats
 
 import fastsksd as fs
-from fastsksd import gof, models, nulls
-from fastsksd.folds import make_folds
-from fastsksd.nulls import Weights, resampling_pvalue
+from fastsksd import gof, models
+from fastsksd.procedure import nulls
+from fastsksd.procedure.nulls import Weights, resampling_pvalue
+from fastsksd.procedure.split import make_folds
 
 LEVEL_TRIALS = 400
 
@@ -19,7 +20,14 @@ def null_pvalues(d, null, trials, n=120, n_resamples=199):
     pvalues = []
     for seed in seeds:
         rng = np.random.default_rng(seed)
-        result = fs.gof_test(model.sample(n, rng=rng), model, n_slices=min(3, d), null=null, n_resamples=n_resamples, rng=rng)
+        result = fs.gof_test(
+            model.sample(n, rng=rng),
+            model,
+            n_slices=min(3, d),
+            null=null,
+            n_resamples=n_resamples,
+            rng=rng,
+        )
         pvalues.append(result.pvalue)
     return np.array(pvalues)
 
@@ -64,7 +72,9 @@ def test_power_of_ke_on_diffusion():
     q, _ = BENCHMARKS["diffusion"]
     for debias in (True, False):
         rejections = sum(
-            fs.gof_test(q.sample(1000, rng=seed), np.negative, basis="identity", debias=debias, rng=seed).reject()
+            fs.gof_test(
+                q.sample(1000, rng=seed), np.negative, basis="identity", debias=debias, rng=seed
+            ).reject()
             for seed in range(10)
         )
         assert rejections >= 9
@@ -75,11 +85,14 @@ def test_statistic_is_that_of_the_held_out_samples():
     slices = fs.random_slices(3, 2, rng=0)
     result = fs.gof_test(x, -x, slices=slices, null="bootstrap", n_resamples=20, rng=4)
     np.testing.assert_allclose(result.statistic, fs.sksd(x, -x, slices), rtol=1e-12)
-    np.testing.assert_allclose(result.slice_statistics, fs.sksd(x, -x, slices, per_slice=True), rtol=1e-12)
+    np.testing.assert_allclose(
+        result.slice_statistics, fs.sksd(x, -x, slices, per_slice=True), rtol=1e-12
+    )
     assert (result.n_test, result.n_train) == (60, 0)
     weights = Weights("bootstrap", 60, 20, rng=np.random.default_rng(4)).matrix()
     matrix = sum(
-        reference.stein_matrix(x, -x, r, g, "rbf", h) for r, g, h in zip(slices.r, slices.g, result.bandwidths, strict=True)
+        reference.stein_matrix(x, -x, r, g, "rbf", h)
+        for r, g, h in zip(slices.r, slices.g, result.bandwidths, strict=True)
     )
     expected = [reference.bootstrap_replicate(matrix, w / 60) for w in weights]
     np.testing.assert_allclose(result.null_distribution, expected, rtol=1e-10)
@@ -109,13 +122,19 @@ def test_correlated_samples_are_split_in_order():
     for train, first in ((0.2, 10), ("cross", 25)):
         ordered, _, folds, _ = make_folds(x, -x, train, True, np.random.default_rng(0))
         assert np.array_equal(ordered, x)
-        assert np.array_equal(folds[-1].x, x[:first]) and (folds[-1].start, folds[-1].stop) == (first, 50)
+        assert np.array_equal(folds[-1].x, x[:first]) and (folds[-1].start, folds[-1].stop) == (
+            first,
+            50,
+        )
 
 
 def test_array_callable_and_model_scores_agree():
     model = models.Gaussian(np.zeros(4), [1, 2, 3, 4.0])
     x = model.sample(200, rng=0)
-    results = [fs.gof_test(x, score, n_resamples=50, rng=1) for score in (model.score(x), model.score, model)]
+    results = [
+        fs.gof_test(x, score, n_resamples=50, rng=1)
+        for score in (model.score(x), model.score, model)
+    ]
     assert len({result.statistic for result in results}) == 1
     assert len({result.pvalue for result in results}) == 1
 
@@ -131,8 +150,13 @@ def test_separate_training_samples():
 
 def test_same_seed_same_result():
     x = np.random.default_rng(0).standard_normal((150, 5))
-    first, again, other = (fs.gof_test(x, np.negative, n_resamples=50, rng=seed) for seed in (3, 3, 4))
-    assert np.array_equal(first.null_distribution, again.null_distribution) and first.statistic == again.statistic
+    first, again, other = (
+        fs.gof_test(x, np.negative, n_resamples=50, rng=seed) for seed in (3, 3, 4)
+    )
+    assert (
+        np.array_equal(first.null_distribution, again.null_distribution)
+        and first.statistic == again.statistic
+    )
     assert first.statistic != other.statistic
     from_generator = fs.gof_test(x, np.negative, n_resamples=50, rng=np.random.default_rng(3))
     assert from_generator.statistic == first.statistic
@@ -209,7 +233,9 @@ def test_cross_fitting_tests_each_half_along_slices_of_the_other():
         slices = fs.active_slices(fold.x, fold.scores, n_slices=2)
         rows = slice(fold.start, fold.stop)
         member = next(member for member in result.members if member.part == fold.name)
-        np.testing.assert_allclose(member.statistic, fs.sksd(ordered[rows], scores[rows], slices), rtol=1e-10)
+        np.testing.assert_allclose(
+            member.statistic, fs.sksd(ordered[rows], scores[rows], slices), rtol=1e-10
+        )
 
 
 def test_sets_fixed_beforehand_are_tested_on_all_samples():
@@ -227,11 +253,17 @@ def test_batches_are_the_matrix(null, monkeypatch):
     weights = Weights(null, 30, 50, edges=[12], lag=4, rng=np.random.default_rng(0))
     x = np.random.default_rng(1).standard_normal((40, 3))
     options = dict(null=null, n_resamples=30, rng=0)
-    whole = [fs.gof_test(x, -x, **options).null_distribution, fs.gof_test(x, -x, method="ksd", **options).null_distribution]
+    whole = [
+        fs.gof_test(x, -x, **options).null_distribution,
+        fs.gof_test(x, -x, method="ksd", **options).null_distribution,
+    ]
     monkeypatch.setattr(nulls, "_BATCH", 200)
     parts = list(weights.batches())
     assert len(parts) > 5 and np.array_equal(np.concatenate(parts), weights.matrix())
-    again = [fs.gof_test(x, -x, **options).null_distribution, fs.gof_test(x, -x, method="ksd", **options).null_distribution]
+    again = [
+        fs.gof_test(x, -x, **options).null_distribution,
+        fs.gof_test(x, -x, method="ksd", **options).null_distribution,
+    ]
     np.testing.assert_allclose(again, whole, rtol=1e-12)
 
 
@@ -244,7 +276,9 @@ def test_bootstrap_counts_of_parts_sum_to_their_sizes():
 @pytest.mark.parametrize("kernel", ["rbf", "imq"])
 def test_ksd_through_the_same_door(kernel):
     x = np.random.default_rng(3).standard_normal((40, 3))
-    result = fs.gof_test(x, -x, method="ksd", kernel=kernel, null="bootstrap", n_resamples=25, rng=2)
+    result = fs.gof_test(
+        x, -x, method="ksd", kernel=kernel, null="bootstrap", n_resamples=25, rng=2
+    )
     np.testing.assert_allclose(result.statistic, fs.ksd(x, -x, kernel=kernel), rtol=1e-12)
     assert result.slices is None and (result.n_test, result.n_train) == (40, 0)
     matrix = reference.ksd_matrix(x, -x, kernel, result.bandwidths[0])
@@ -256,8 +290,15 @@ def test_ksd_through_the_same_door(kernel):
 
 def test_ksd_is_calibrated_and_has_power():
     model = models.Gaussian(np.zeros(2), 1.0)
-    pvalues = [fs.gof_test(model.sample(60, rng=k), model, method="ksd", n_resamples=99, rng=k).pvalue for k in range(200)]
-    assert stats.binom.ppf(0.001, 200, 0.05) <= np.sum(np.array(pvalues) <= 0.05) <= stats.binom.ppf(0.999, 200, 0.05)
+    pvalues = [
+        fs.gof_test(model.sample(60, rng=k), model, method="ksd", n_resamples=99, rng=k).pvalue
+        for k in range(200)
+    ]
+    assert (
+        stats.binom.ppf(0.001, 200, 0.05)
+        <= np.sum(np.array(pvalues) <= 0.05)
+        <= stats.binom.ppf(0.999, 200, 0.05)
+    )
     assert fs.gof_test(2.0 * model.sample(100, rng=0), model, method="ksd", rng=0).pvalue < 0.01
 
 
@@ -283,14 +324,22 @@ def test_integrated_and_orthogonal_discrepancies():
     x = models.Gaussian(np.zeros(3), [0.3, 1, 1]).sample(300, rng=0)
     integrated = fs.integrated_sksd(x, np.negative, n_slices=400, rng=0)
     fine = fs.integrated_sksd(x, np.negative, n_slices=6000, rng=1)
-    assert abs(integrated.value - fine.value) < 4 * np.hypot(*[e.standard_error for e in (integrated, fine)])
+    assert abs(integrated.value - fine.value) < 4 * np.hypot(
+        *[e.standard_error for e in (integrated, fine)]
+    )
     assert fine.standard_error < 0.5 * integrated.standard_error
     orthogonal = fs.orthogonal_sksd(x, np.negative, n_slices=300, rng=0)
     g = fs.random_slices(3, 2000, rng=2).g
-    by_hand = [fs.sksd(x, np.negative, fs.Slices(np.tile(r, (2000, 1)), g), per_slice=True).mean() for r in np.eye(3)]
+    by_hand = [
+        fs.sksd(x, np.negative, fs.Slices(np.tile(r, (2000, 1)), g), per_slice=True).mean()
+        for r in np.eye(3)
+    ]
     assert abs(orthogonal.value - sum(by_hand)) < 5 * orthogonal.standard_error
     # The mean over r on the sphere is the mean over an orthogonal basis, so integrated = orthogonal / d.
-    assert abs(fine.value - sum(by_hand) / 3) < 5 * fine.standard_error + 5 * orthogonal.standard_error / 3
+    assert (
+        abs(fine.value - sum(by_hand) / 3)
+        < 5 * fine.standard_error + 5 * orthogonal.standard_error / 3
+    )
 
 
 def test_the_search_has_a_bound_where_the_user_sets_none(monkeypatch):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fastsksd import models
-from fastsksd._gibbs import _tail_normal
+from fastsksd.compute.gibbs import _tail_normal
 
 COV = np.array([[1.5, 0.6, -0.3], [0.6, 1.0, 0.2], [-0.3, 0.2, 0.8]])
 MIXING = np.array([[1.0, 0.4, 0.0], [-0.3, 0.8, 0.5], [0.2, 0.1, -1.2]])
@@ -30,7 +30,9 @@ MODELS = {
     "student": models.StudentT(3, df=5, scale=[0.5, 1.0, 2.0], loc=0.3),
     "ica": models.ICA(MIXING, df=5),
     "mixture": models.GaussianMixture(
-        [0.2, 0.5, 0.3], [[-2.0, 0.0, 1.0], [1.0, 1.0, 0.0], [0.0, -2.0, 0.0]], [COV, [0.5, 1.0, 2.0], 0.7]
+        [0.2, 0.5, 0.3],
+        [[-2.0, 0.0, 1.0], [1.0, 1.0, 0.0], [0.0, -2.0, 0.0]],
+        [COV, [0.5, 1.0, 2.0], 0.7],
     ),
     "rbm-half": models.GaussBernRBM(B, b, c),
     "rbm-full": models.GaussBernRBM(B, b, c, coupling="full"),
@@ -66,7 +68,10 @@ def assert_mean_is(values, expected, sigmas=5.0):
 def test_score_is_the_gradient_of_the_log_density(model, seed):
     x = points(model, seed)
     step = 1e-5
-    slopes = [(model.log_density(x + step * axis) - model.log_density(x - step * axis)) / (2 * step) for axis in np.eye(model.d)]
+    slopes = [
+        (model.log_density(x + step * axis) - model.log_density(x - step * axis)) / (2 * step)
+        for axis in np.eye(model.d)
+    ]
     np.testing.assert_allclose(model.score(x), np.stack(slopes, axis=1), rtol=1e-6, atol=1e-7)
 
 
@@ -89,7 +94,9 @@ def test_score_along_is_symmetric_and_linear(model, seed):
     u, v = np.random.default_rng(seed + 1).standard_normal((2, model.d))
     np.testing.assert_allclose(model.score_along(x, u) @ v, model.score_along(x, v) @ u, atol=1e-11)
     np.testing.assert_allclose(
-        model.score_along(x, 3.0 * u - v), 3.0 * model.score_along(x, u) - model.score_along(x, v), atol=1e-11
+        model.score_along(x, 3.0 * u - v),
+        3.0 * model.score_along(x, u) - model.score_along(x, v),
+        atol=1e-11,
     )
 
 
@@ -99,7 +106,9 @@ def test_from_score_agrees_with_the_model(model):
     r = np.array([1.0, -2.0, 0.5])
     for bare in (models.Model.from_score(model.score), models.Model.from_score(model.score, d=3)):
         np.testing.assert_array_equal(bare.score(x), model.score(x))
-        np.testing.assert_allclose(bare.score_along(x, r), model.score_along(x, r), rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(
+            bare.score_along(x, r), model.score_along(x, r), rtol=1e-7, atol=1e-8
+        )
 
 
 @settings(max_examples=60, deadline=None)
@@ -110,14 +119,18 @@ def test_from_score_agrees_with_the_model(model):
     n=st.integers(5, 30),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_differences_adapt_to_the_scale_and_offset_of_the_data(log_scale, log_offset, log_length, n, seed):
+def test_differences_adapt_to_the_scale_and_offset_of_the_data(
+    log_scale, log_offset, log_length, n, seed
+):
     scale = 10.0**log_scale
     exact = models.StudentT(2, df=5, scale=scale, loc=10.0**log_offset * scale)
     x = exact.sample(n, rng=seed)
     r = 10.0**log_length * np.array([0.6, -0.8])
     curvature = np.abs(r).max() / scale**2  # the size of the second derivative at the centre
     bare = models.Model.from_score(exact.score)
-    np.testing.assert_allclose(bare.score_along(x, r), exact.score_along(x, r), atol=1e-5 * curvature)
+    np.testing.assert_allclose(
+        bare.score_along(x, r), exact.score_along(x, r), atol=1e-5 * curvature
+    )
 
 
 @pytest.mark.parametrize("size", [1e8, 1e15, 1e150, 1e300])
@@ -134,7 +147,9 @@ def test_differences_without_spread():
     bare = models.Model.from_score(np.sin)
     duplicated = np.array([[0.3, 0.7]] * 9 + [[0.5, 0.9]])
     for x in (np.zeros((1, 2)), np.full((4, 2), 0.3), duplicated):
-        np.testing.assert_allclose(bare.score_along(x, [0.0, 2.0]), np.cos(x) * [0.0, 2.0], atol=1e-8)
+        np.testing.assert_allclose(
+            bare.score_along(x, [0.0, 2.0]), np.cos(x) * [0.0, 2.0], atol=1e-8
+        )
     np.testing.assert_array_equal(bare.score_along(duplicated, [0.0, 0.0]), 0.0)
 
 
@@ -149,7 +164,12 @@ def test_student_and_ica_at_huge_points():
 def test_mixture_far_from_its_components():
     model = MODELS["mixture"]
     x = np.array([[-1e5, 3e4, 2e4]])  # the widest component along x owns the point, alone
-    scores = np.stack([-np.linalg.solve(cov, (x - mean)[0]) for cov, mean in zip(model.covs, model.means, strict=True)])
+    scores = np.stack(
+        [
+            -np.linalg.solve(cov, (x - mean)[0])
+            for cov, mean in zip(model.covs, model.means, strict=True)
+        ]
+    )
     owner = np.argmax([model._covs[k].log_density(x - model.means[k])[0] for k in range(3)])
     np.testing.assert_allclose(model.score(x)[0], scores[owner])
     r = np.array([1.0, 1.0, 1.0])
@@ -167,14 +187,22 @@ def test_gaussian_closed_forms(d, seed, log_scale):
     r = rng.standard_normal(d)
     np.testing.assert_allclose(model.cov, cov, rtol=1e-9, atol=1e-9 * np.abs(cov).max())
     np.testing.assert_allclose(model.score(x), -np.linalg.solve(cov, (x - mean).T).T, rtol=1e-7)
-    np.testing.assert_allclose(model.score_along(x, r), np.tile(-np.linalg.solve(cov, r), (7, 1)), rtol=1e-7)
-    np.testing.assert_allclose(model.log_density(x), stats.multivariate_normal(mean, cov).logpdf(x).reshape(7), rtol=1e-7)
+    np.testing.assert_allclose(
+        model.score_along(x, r), np.tile(-np.linalg.solve(cov, r), (7, 1)), rtol=1e-7
+    )
+    np.testing.assert_allclose(
+        model.log_density(x), stats.multivariate_normal(mean, cov).logpdf(x).reshape(7), rtol=1e-7
+    )
 
 
 def test_gaussian_forms_of_the_arguments_agree():
     x = points(MODELS["gaussian"], seed=0)
     full = models.Gaussian(np.zeros(3), np.diag([2.0, 2.0, 2.0]))
-    for other in (models.Gaussian(0, [2, 2, 2]), models.Gaussian(np.zeros(3), 2.0), models.Gaussian(0.0, full.cov)):
+    for other in (
+        models.Gaussian(0, [2, 2, 2]),
+        models.Gaussian(np.zeros(3), 2.0),
+        models.Gaussian(0.0, full.cov),
+    ):
         assert other.d == 3
         np.testing.assert_allclose(other.cov, full.cov)
         np.testing.assert_allclose(other.score(x), full.score(x))
@@ -230,7 +258,9 @@ def test_sample_moments(model):
         mixture = model if isinstance(model, models.GaussianMixture) else enumerated(model)
         mean = mixture.weights @ mixture.means
         spread = mixture.means - mean
-        cov = np.einsum("k,kij->ij", mixture.weights, mixture.covs) + np.einsum("k,ki,kj->ij", mixture.weights, spread, spread)
+        cov = np.einsum("k,kij->ij", mixture.weights, mixture.covs) + np.einsum(
+            "k,ki,kj->ij", mixture.weights, spread, spread
+        )
     assert x.shape == (20_000, 3)
     assert_mean_is(x, mean)
     assert_mean_is((x[:, :, None] - mean[:, None]) * (x[:, None, :] - mean), cov)
@@ -290,7 +320,9 @@ def small_rbm(d, d_hidden, coupling):
     rng = np.random.default_rng(100 * d + d_hidden)
     B = rng.standard_normal((d, d_hidden))
     B *= 1.5 / np.linalg.norm(B, 2)
-    return models.GaussBernRBM(B, 0.5 * rng.standard_normal(d), 0.5 * rng.standard_normal(d_hidden), coupling)
+    return models.GaussBernRBM(
+        B, 0.5 * rng.standard_normal(d), 0.5 * rng.standard_normal(d_hidden), coupling
+    )
 
 
 @pytest.mark.parametrize("coupling", ["half", "full"])
@@ -304,7 +336,9 @@ def test_rbm_scores_and_densities_match_the_enumeration(coupling):
     difference = model.log_density(x) - mixture.log_density(x)
     np.testing.assert_allclose(difference, difference[0], atol=1e-11)
     # the constant: log p~(0) = log sum_h exp(c.h)
-    assert model.log_density(np.zeros((1, 4)))[0] == pytest.approx(np.log(2.0 * np.cosh(model.c)).sum())
+    assert model.log_density(np.zeros((1, 4)))[0] == pytest.approx(
+        np.log(2.0 * np.cosh(model.c)).sum()
+    )
 
 
 @pytest.mark.parametrize("coupling", ["half", "full"])
@@ -334,7 +368,9 @@ def test_burn_in_samples_are_states_of_the_chains():
     model = small_rbm(4, 3, "half")
     states = model.burn_in_samples(4, burn_in=4, rng=8)
     for steps in range(1, 5):
-        np.testing.assert_array_equal(states[steps - 1], model.sample(4, burn_in=steps, rng=8)[steps - 1])
+        np.testing.assert_array_equal(
+            states[steps - 1], model.sample(4, burn_in=steps, rng=8)[steps - 1]
+        )
     sparse = model.burn_in_samples(3, burn_in=30, rng=8)
     np.testing.assert_array_equal(sparse[2], model.sample(3, burn_in=21, rng=8)[2])
     dense = model.burn_in_samples(500, burn_in=20, rng=8)
@@ -345,7 +381,9 @@ def test_burn_in_samples_are_states_of_the_chains():
 
 def test_more_chains_leave_the_first_ones_alone():
     model = small_rbm(4, 3, "half")
-    np.testing.assert_array_equal(model.sample(7, burn_in=9, rng=2), model.sample(50, burn_in=9, rng=2)[:7])
+    np.testing.assert_array_equal(
+        model.sample(7, burn_in=9, rng=2), model.sample(50, burn_in=9, rng=2)[:7]
+    )
 
 
 def test_normal_draws():
@@ -432,7 +470,9 @@ def test_mixture_forms_of_covariances_agree():
     x = np.array([[0.3, -0.4], [2.0, 2.0]])
     full = models.GaussianMixture([0.4, 0.6], means, [np.diag([2.0, 2.0]), np.diag([2.0, 2.0])])
     for covs in (2.0, [2.0, 2.0], np.full((2, 2), 2.0), [2.0, [2.0, 2.0]], full.covs):
-        np.testing.assert_allclose(models.GaussianMixture([0.4, 0.6], means, covs).score(x), full.score(x))
+        np.testing.assert_allclose(
+            models.GaussianMixture([0.4, 0.6], means, covs).score(x), full.score(x)
+        )
 
 
 def test_laplace_score_along_is_zero_and_score_vanishes_at_the_kink():
@@ -493,7 +533,10 @@ def test_missing_methods_say_so():
     for call in (lambda: bare.sample(3), lambda: bare.log_density(np.zeros((1, 2)))):
         with pytest.raises(NotImplementedError, match="knows only its score"):
             call()
-    for call in (lambda: models.Model().sample(3), lambda: models.Model().log_density(np.zeros((1, 2)))):
+    for call in (
+        lambda: models.Model().sample(3),
+        lambda: models.Model().log_density(np.zeros((1, 2))),
+    ):
         with pytest.raises(NotImplementedError, match="Model"):
             call()
 
@@ -529,11 +572,19 @@ GOOD_MEANS = [[0.0, 0.0], [1.0, 1.0]]
         (lambda: models.Gaussian(0, np.ones((2, 3))), ValueError, r"`cov`.*\(2, 2\).*\(2, 3\)"),
         (lambda: models.Gaussian(np.zeros(3), np.eye(2)), ValueError, r"`cov`.*\(3, 3\).*\(2, 2\)"),
         (lambda: models.Gaussian(np.zeros(3), [1.0, 1.0]), ValueError, r"`cov`.*\(3,\).*\(2,\)"),
-        (lambda: models.Gaussian(np.zeros((2, 2)), np.eye(2)), ValueError, r"`mean`.*\(2,\).*\(2, 2\)"),
+        (
+            lambda: models.Gaussian(np.zeros((2, 2)), np.eye(2)),
+            ValueError,
+            r"`mean`.*\(2,\).*\(2, 2\)",
+        ),
         (lambda: models.Gaussian([], 1.0), ValueError, "`mean`"),
         (lambda: models.Gaussian([0.0, np.inf], 1.0), ValueError, "`mean`.*infinity"),
         (lambda: models.Gaussian(0, [[1.0, np.nan], [np.nan, 1.0]]), ValueError, "`cov`.*NaN"),
-        (lambda: models.Gaussian(0, [[1.0, 2.0], [2.0, 1.0]]), ValueError, "`cov`.*positive definite.*-1"),
+        (
+            lambda: models.Gaussian(0, [[1.0, 2.0], [2.0, 1.0]]),
+            ValueError,
+            "`cov`.*positive definite.*-1",
+        ),
         (lambda: models.Gaussian(0, [[1.0, 0.5], [0.0, 1.0]]), ValueError, "`cov`.*symmetric"),
         (lambda: models.Gaussian(0, [1.0, 0.0]), ValueError, "`cov`.*positive"),
         (lambda: models.Gaussian("zero", 1.0), TypeError, "`mean`"),
@@ -548,17 +599,37 @@ GOOD_MEANS = [[0.0, 0.0], [1.0, 1.0]]
         (lambda: models.ICA(np.ones((2, 3))), ValueError, "`W`.*square"),
         (lambda: models.ICA(np.eye(2), df=-1), ValueError, "`df`"),
         (lambda: models.ICA.random(0), ValueError, "`d`"),
-        (lambda: models.GaussianMixture([0.5, 0.6], GOOD_MEANS, 1.0), ValueError, r"`weights`.*sum.*1\.1"),
-        (lambda: models.GaussianMixture([1.5, -0.5], GOOD_MEANS, 1.0), ValueError, "`weights`.*positive"),
+        (
+            lambda: models.GaussianMixture([0.5, 0.6], GOOD_MEANS, 1.0),
+            ValueError,
+            r"`weights`.*sum.*1\.1",
+        ),
+        (
+            lambda: models.GaussianMixture([1.5, -0.5], GOOD_MEANS, 1.0),
+            ValueError,
+            "`weights`.*positive",
+        ),
         (lambda: models.GaussianMixture([1.0], GOOD_MEANS, 1.0), ValueError, "`weights`"),
         (lambda: models.GaussianMixture([0.5, 0.5], [0.0, 1.0], 1.0), ValueError, "`means`"),
-        (lambda: models.GaussianMixture([0.5, 0.5], GOOD_MEANS, [1.0]), ValueError, "`covs`.*2 components"),
-        (lambda: models.GaussianMixture([0.5, 0.5], GOOD_MEANS, [1.0, -1.0]), ValueError, r"`covs\[1\]`.*positive"),
+        (
+            lambda: models.GaussianMixture([0.5, 0.5], GOOD_MEANS, [1.0]),
+            ValueError,
+            "`covs`.*2 components",
+        ),
+        (
+            lambda: models.GaussianMixture([0.5, 0.5], GOOD_MEANS, [1.0, -1.0]),
+            ValueError,
+            r"`covs\[1\]`.*positive",
+        ),
         (lambda: models.GaussianMixture([0.5, 0.5], GOOD_MEANS, None), TypeError, "`covs"),
         (lambda: models.GaussBernRBM(B[0], b, c), ValueError, r"`B`.*\(d, d_hidden\)"),
         (lambda: models.GaussBernRBM(B, b[:2], c), ValueError, r"`b`.*\(3,\)"),
         (lambda: models.GaussBernRBM(B, b, np.zeros(3)), ValueError, r"`c`.*\(2,\)"),
-        (lambda: models.GaussBernRBM(B, b, c, coupling="third"), ValueError, "`coupling`.*'half', 'full'.*'third'"),
+        (
+            lambda: models.GaussBernRBM(B, b, c, coupling="third"),
+            ValueError,
+            "`coupling`.*'half', 'full'.*'third'",
+        ),
         (lambda: models.GaussBernRBM.random(0, 3), ValueError, "`d`"),
         (lambda: models.GaussBernRBM.random(3, 0), ValueError, "`d_hidden`"),
         (lambda: MODELS["rbm-half"].perturbed(-1.0), ValueError, "`std`"),
@@ -567,8 +638,16 @@ GOOD_MEANS = [[0.0, 0.0], [1.0, 1.0]]
         (lambda: MODELS["rbm-half"].burn_in_samples(2, burn_in=0), ValueError, "`burn_in`"),
         (lambda: models.Model.from_score(np.zeros((2, 2))), TypeError, "`score`.*callable"),
         (lambda: models.Model.from_score(np.sin, d=0), ValueError, "`d`"),
-        (lambda: models.Model.from_score(lambda x: x[:, :1]).score(np.zeros((2, 2))), ValueError, "`score`.*shape"),
-        (lambda: models.Model.from_score(lambda x: 1 / 0).score(np.zeros((2, 2))), ValueError, "`score`.*ZeroDivisionError"),
+        (
+            lambda: models.Model.from_score(lambda x: x[:, :1]).score(np.zeros((2, 2))),
+            ValueError,
+            "`score`.*shape",
+        ),
+        (
+            lambda: models.Model.from_score(lambda x: 1 / 0).score(np.zeros((2, 2))),
+            ValueError,
+            "`score`.*ZeroDivisionError",
+        ),
     ],
 )
 def test_bad_arguments_are_named(make, error, message):

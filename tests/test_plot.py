@@ -27,8 +27,20 @@ def results():
     yield "one dimension", fs.gof_test(X[:, :1], np.negative, **quick)
     yield "chain", fs.gof_test(X, MODEL, slices=AXES, lag=5, **quick)
     yield "tiny", fs.gof_test(X[:3], MODEL, slices=AXES, n_resamples=9, rng=0)
-    yield "constant", fs.gof_test(np.ones((30, 2)), np.negative, slices=fs.Slices(*[np.eye(2)] * 2), kernel=fs.RBF(1.0), **quick)
-    yield "outlier", fs.gof_test(np.r_[X, [[1e8] * 3]], MODEL, slices=AXES, kernel=fs.RBF(1.0), **quick)
+    yield (
+        "constant",
+        fs.gof_test(
+            np.ones((30, 2)),
+            np.negative,
+            slices=fs.Slices(*[np.eye(2)] * 2),
+            kernel=fs.RBF(1.0),
+            **quick,
+        ),
+    )
+    yield (
+        "outlier",
+        fs.gof_test(np.r_[X, [[1e8] * 3]], MODEL, slices=AXES, kernel=fs.RBF(1.0), **quick),
+    )
     yield "ksd", fs.gof_test(X, MODEL, method="ksd", **quick)
     yield "ksdagg", fs.gof_test(X, MODEL, method="ksdagg", **quick)
     yield "fssd", fs.gof_test(X, MODEL, method="fssd", **quick)
@@ -51,25 +63,34 @@ def test_report_and_html_of_every_kind_of_result(name, tmp_path):
     panels = {"ksd": 2, "ksdagg": 2, "fssd": 2, "mmd": 1, "stream": 1}.get(name, 4)
     assert isinstance(figure, Figure) and len(figure.axes) == panels
     figure.savefig(tmp_path / "report.png", dpi=40)
-    assert ("not rejected" if not result.reject() else "is rejected") in figure.get_suptitle().replace("\n", " ")
+    assert (
+        "not rejected" if not result.reject() else "is rejected"
+    ) in figure.get_suptitle().replace("\n", " ")
     html = result._repr_html_()
     assert html.startswith("<table>") and html.count("<img") == 1 and len(html) < 150_000
     assert result.summary().startswith("The model is")
 
 
 def test_null(ax):
-    result = fs.gof_test(X[:, 1:], np.negative, slices=fs.Slices(*[np.eye(2)] * 2), n_resamples=99, rng=0)
+    result = fs.gof_test(
+        X[:, 1:], np.negative, slices=fs.Slices(*[np.eye(2)] * 2), n_resamples=99, rng=0
+    )
     assert fs.plot.null(result, ax=ax) is ax
     assert sum(patch.get_height() for patch in ax.patches) == 99
     places = sorted(line.get_xdata()[0] for line in ax.lines)
-    np.testing.assert_allclose(places, sorted([result.statistic, np.quantile(result.null_distribution, 0.95)]))
+    np.testing.assert_allclose(
+        places, sorted([result.statistic, np.quantile(result.null_distribution, 0.95)])
+    )
 
 
 def test_a_statistic_far_out_leaves_room_for_the_replicates(ax):
     result = RESULTS["given"]
     fs.plot.null(result, ax=ax)
     low, high = ax.get_xlim()
-    assert high - low < 2.0 * np.ptp(result.null_distribution) and "far out" in ax.get_legend_handles_labels()[1][-1]
+    assert (
+        high - low < 2.0 * np.ptp(result.null_distribution)
+        and "far out" in ax.get_legend_handles_labels()[1][-1]
+    )
 
 
 def test_slices_are_sorted_and_marked(ax):
@@ -78,7 +99,9 @@ def test_slices_are_sorted_and_marked(ax):
     fs.plot.slices(explanation, ax=ax)
     widths = [patch.get_width() for patch in ax.patches]
     np.testing.assert_allclose(widths, np.sort(result.slice_statistics)[::-1])
-    assert [bool(patch.get_hatch()) for patch in ax.patches] == [one.pvalue_adjusted > 0.05 for one in explanation.slices]
+    assert [bool(patch.get_hatch()) for patch in ax.patches] == [
+        one.pvalue_adjusted > 0.05 for one in explanation.slices
+    ]
     assert ax.get_yticklabels()[0].get_text() == "a"
 
 
@@ -88,7 +111,10 @@ def test_witness_is_drawn_as_it_is(ax):
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), explanation.slices[0].witness.values)
     assert ax.get_xlabel() == "a" and "too narrow" in ax.get_title()
     other = Figure().subplots()
-    assert fs.plot.witness(RESULTS["given"], which=2, ax=other, names=["a", "b", "c"]).get_xlabel() in "bc"
+    assert (
+        fs.plot.witness(RESULTS["given"], which=2, ax=other, names=["a", "b", "c"]).get_xlabel()
+        in "bc"
+    )
     with pytest.raises(ValueError, match="`which` must be below the number of slices explained, 3"):
         fs.plot.witness(RESULTS["given"], which=3, ax=ax)
 
@@ -107,7 +133,9 @@ def test_samples_show_the_worst(ax):
 def test_spectrum(ax):
     slices = fs.active_slices(X, MODEL)
     assert fs.plot.spectrum(slices, ax=ax) is ax
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), slices.r_values / np.abs(slices.r_values).max())
+    np.testing.assert_allclose(
+        ax.lines[0].get_ydata(), slices.r_values / np.abs(slices.r_values).max()
+    )
     with pytest.raises(ValueError, match="`slices` have no eigenvalues"):
         fs.plot.spectrum(AXES, ax=ax)
     with pytest.raises(TypeError, match="`slices` must be a Slices object"):
@@ -115,19 +143,31 @@ def test_spectrum(ax):
 
 
 def test_power(ax):
-    fs.plot.power({"a": ([1, 2], [3, 10], 10), "b": ([1, 2], [0, 5], [10, 20])}, ax=ax, xlabel="d", logx=True)
+    fs.plot.power(
+        {"a": ([1, 2], [3, 10], 10), "b": ([1, 2], [0, 5], [10, 20])}, ax=ax, xlabel="d", logx=True
+    )
     np.testing.assert_allclose(ax.lines[0].get_ydata(), [0.3, 1.0])
     np.testing.assert_allclose(ax.lines[1].get_ydata(), [0.0, 0.25])
     assert ax.lines[0].get_linestyle() != ax.lines[1].get_linestyle() and ax.get_xscale() == "log"
-    assert len(Figure().subplots().lines) == 0 and fs.plot.power(([1], [1], 2), ax=Figure().subplots()).lines
-    for bad in ({}, {"a": ([1], [1, 2], 3)}, {"a": ([1], [4], 3)}, {"a": ([1], [1], 0)}, ([1], [2])):
+    assert (
+        len(Figure().subplots().lines) == 0
+        and fs.plot.power(([1], [1], 2), ax=Figure().subplots()).lines
+    )
+    for bad in (
+        {},
+        {"a": ([1], [1, 2], 3)},
+        {"a": ([1], [4], 3)},
+        {"a": ([1], [1], 0)},
+        ([1], [2]),
+    ):
         with pytest.raises(ValueError, match="`curves`"):
             fs.plot.power(bad, ax=ax)
 
 
 def test_interval_covers_the_rate():
     low, high = interval(5, 100)
-    assert low == pytest.approx(0.0215, abs=1e-3) and high == pytest.approx(0.1118, abs=1e-3)  # Wilson (1927), any table
+    # Wilson (1927), any table.
+    assert low == pytest.approx(0.0215, abs=1e-3) and high == pytest.approx(0.1118, abs=1e-3)
     assert interval(0, 10)[0] == 0.0 and interval(10, 10)[1] == pytest.approx(1.0)
 
 

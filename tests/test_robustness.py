@@ -36,9 +36,14 @@ def test_scores_that_reuse_memory(score):
     x = X.copy()
     assert fs.sksd(x, score, SLICES) == fs.sksd(x, np.negative, SLICES)
     assert fs.ksd(x, score) == fs.ksd(x, np.negative)
-    assert fs.gof_test(x, score, n_resamples=20, rng=0).pvalue == fs.gof_test(x, np.negative, n_resamples=20, rng=0).pvalue
+    assert (
+        fs.gof_test(x, score, n_resamples=20, rng=0).pvalue
+        == fs.gof_test(x, np.negative, n_resamples=20, rng=0).pvalue
+    )
     r = np.eye(4)[0]
-    np.testing.assert_allclose(models.Model.from_score(score).score_along(x, r), np.tile(-r, (80, 1)), atol=1e-6)
+    np.testing.assert_allclose(
+        models.Model.from_score(score).score_along(x, r), np.tile(-r, (80, 1)), atol=1e-6
+    )
     assert np.array_equal(x, X)
 
 
@@ -48,7 +53,9 @@ def child(queue):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX, where other tests loaded it, fears for its threads
+@pytest.mark.filterwarnings(
+    "ignore:os.fork:RuntimeWarning"
+)  # JAX, where other tests loaded it, fears for its threads
 def test_a_forked_child_can_test():
     expected = fs.gof_test(X, np.negative, n_resamples=20, rng=0).pvalue
     context = multiprocessing.get_context("fork")
@@ -67,7 +74,12 @@ def test_import_where_nothing_can_be_cached():
         import numpy as np, fastsksd as fs
         print(fs.sksd(np.eye(3), -np.eye(3), fs.Slices(np.eye(3), np.eye(3))))
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -85,7 +97,13 @@ def test_fewer_samples_than_dimensions_leave_nothing_to_rounding():
     x = np.random.default_rng(3).standard_normal((250, 100))
     x[:, 0] *= 0.6
     results = [
-        fs.gof_test(x, lambda z, e=e: -z * (1 + e * np.sign(np.sin(1e3 * z))), n_slices=3, n_resamples=50, rng=1)
+        fs.gof_test(
+            x,
+            lambda z, e=e: -z * (1 + e * np.sign(np.sin(1e3 * z))),
+            n_slices=3,
+            n_resamples=50,
+            rng=1,
+        )
         for e in (0.0, 1e-15, -1e-15)
     ]
     assert np.ptp([result.statistic for result in results]) < 1e-6
@@ -98,7 +116,9 @@ def test_units_do_not_matter():
     for c in (1e-8, 1e3, 1e8):
         scaled = fs.gof_test(c * X, lambda x, c=c: -x / c**2, n_resamples=50, rng=0)
         assert scaled.pvalue == plain.pvalue
-        np.testing.assert_allclose(scaled.members[0].statistic * c**2, plain.members[0].statistic, rtol=1e-6)
+        np.testing.assert_allclose(
+            scaled.members[0].statistic * c**2, plain.members[0].statistic, rtol=1e-6
+        )
 
 
 @pytest.mark.parametrize("power", [-220, 220])
@@ -107,9 +127,14 @@ def test_nor_do_units_of_any_size(estimator, power):
     # A power of two changes no digit, so slices and p-value are the same to the last bit.
     c = 2.0**power
     options = dict(estimator=estimator, n_slices=2, train=40, n_resamples=50, rng=0)
-    plain, scaled = fs.gof_test(X, lambda x: -0.5 * x, **options), fs.gof_test(c * X, lambda x: -0.5 * (x / c) / c, **options)
+    plain, scaled = (
+        fs.gof_test(X, lambda x: -0.5 * x, **options),
+        fs.gof_test(c * X, lambda x: -0.5 * (x / c) / c, **options),
+    )
     assert scaled.pvalue == plain.pvalue
-    np.testing.assert_allclose(scaled.slices.g, plain.slices.g, rtol=0.0, atol=1e-4 if estimator == "ge" else 0.0)
+    np.testing.assert_allclose(
+        scaled.slices.g, plain.slices.g, rtol=0.0, atol=1e-4 if estimator == "ge" else 0.0
+    )
     np.testing.assert_allclose(scaled.statistic * c * c, plain.statistic, rtol=1e-6)
 
 
@@ -134,14 +159,22 @@ class WrongAlong(models.Model):
 
 
 CASES = {
-    "lag beyond the samples": (lambda: fs.gof_test(X, np.negative, lag=1e5, rng=0), "`lag` must be at most half"),
-    "estimator with slices": (lambda: fs.gof_test(X, np.negative, slices=SLICES, estimator="ge"), "`slices` are given"),
+    "lag beyond the samples": (
+        lambda: fs.gof_test(X, np.negative, lag=1e5, rng=0),
+        "`lag` must be at most half",
+    ),
+    "estimator with slices": (
+        lambda: fs.gof_test(X, np.negative, slices=SLICES, estimator="ge"),
+        "`slices` are given",
+    ),
     "estimator object in a split": (
         lambda: fs.gof_test(X, np.negative, estimator=fs.score_difference.KernelSmoothed(X, -X)),
         "`estimator` must be one of",
     ),
     "estimator of other samples": (
-        lambda: fs.active_slices(X, -X, estimator=fs.score_difference.KernelSmoothed(X[:50], -X[:50])),
+        lambda: fs.active_slices(
+            X, -X, estimator=fs.score_difference.KernelSmoothed(X[:50], -X[:50])
+        ),
         "`estimator` was made from other samples",
     ),
     "psd of two samples": (lambda: fs.psd(X[:2], -X[:2]), "`x` must hold at least 3 samples"),
@@ -180,5 +213,8 @@ def test_columns_of_very_different_units():
     x = np.random.default_rng(0).standard_normal((200, 2))
     scale = np.array([1.0, 1e14])
     options = dict(slices=fs.Slices(np.eye(2)[:1], np.eye(2)[:1]), n_resamples=99, rng=0)
-    plain, other = fs.gof_test(x, -x, **options), fs.gof_test(x * scale, lambda x: -x / scale**2, **options)
+    plain, other = (
+        fs.gof_test(x, -x, **options),
+        fs.gof_test(x * scale, lambda x: -x / scale**2, **options),
+    )
     assert other.pvalue == plain.pvalue

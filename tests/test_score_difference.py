@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastsksd as fs
-from fastsksd import models, sensitivity
+from fastsksd import models
 from fastsksd import score_difference as sd
+from fastsksd.compute import sensitivity
 
 SEED = st.integers(0, 2**32 - 1)
 
@@ -33,9 +34,17 @@ def test_ke_value_and_jacobian(seed, d):
     x, s, y, width = problem(seed, d=d)
     ke = sd.KernelSmoothed(x, s, width)
     r = unit(y[0])
-    np.testing.assert_allclose(ke.value(y), [reference.ke_difference(x, s, point, width) for point in y], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(
-        ke.jacobian(y, r), [reference.ke_gradient(x, s, point, r, width) for point in y], rtol=1e-9, atol=1e-12
+        ke.value(y),
+        [reference.ke_difference(x, s, point, width) for point in y],
+        rtol=1e-9,
+        atol=1e-12,
+    )
+    np.testing.assert_allclose(
+        ke.jacobian(y, r),
+        [reference.ke_gradient(x, s, point, r, width) for point in y],
+        rtol=1e-9,
+        atol=1e-12,
     )
 
 
@@ -43,17 +52,23 @@ def test_ke_value_and_jacobian(seed, d):
 def test_ke_moments_of_the_paper(seed, d):
     x, s, y, width = problem(seed, d=d)
     ke = sd.KernelSmoothed(x, s, width)
-    np.testing.assert_allclose(ke.second_moment(debias=False), reference.ke_S(x, s, width), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        ke.second_moment(debias=False), reference.ke_S(x, s, width), rtol=1e-9, atol=1e-12
+    )
     r = unit(y[:2])
     expected = [reference.ke_H(x, s, direction, width) for direction in r]
-    np.testing.assert_allclose(dense(ke.sensitivity(r, debias=False), 2, d), expected, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(
+        dense(ke.sensitivity(r, debias=False), 2, d), expected, rtol=1e-8, atol=1e-12
+    )
 
 
 @given(SEED, st.integers(1, 4), st.integers(3, 9))
 def test_ke_moments_without_self_terms(seed, d, n):
     x, s, y, width = problem(seed, n=n, d=d)
     ke = sd.KernelSmoothed(x, s, width)
-    np.testing.assert_allclose(ke.second_moment(), reference.unbiased_S(x, s, width), rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(
+        ke.second_moment(), reference.unbiased_S(x, s, width), rtol=1e-9, atol=1e-11
+    )
     r = unit(y[:2])
     expected = [reference.unbiased_H(x, s, direction, width) for direction in r]
     np.testing.assert_allclose(dense(ke.sensitivity(r), 2, d), expected, rtol=1e-8, atol=1e-11)
@@ -63,10 +78,17 @@ def test_ke_moments_without_self_terms(seed, d, n):
 def test_matrices_of_second_order(seed, d, n, debias):
     x, s, y, width = problem(seed, n=n, d=d)
     ksd = sd.KernelizedDifference(x, s, width)
-    np.testing.assert_allclose(ksd.second_moment(debias), _symmetric(reference.ksd_M(x, s, width, debias)), rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(
+        ksd.second_moment(debias),
+        _symmetric(reference.ksd_M(x, s, width, debias)),
+        rtol=1e-9,
+        atol=1e-11,
+    )
     r = unit(y[:2])
     expected = [reference.ksd_G(x, s, direction, width, debias) for direction in r]
-    np.testing.assert_allclose(dense(ksd.sensitivity(r, debias), 2, d), expected, rtol=1e-8, atol=1e-11)
+    np.testing.assert_allclose(
+        dense(ksd.sensitivity(r, debias), 2, d), expected, rtol=1e-8, atol=1e-11
+    )
 
 
 def _symmetric(matrix):
@@ -85,12 +107,18 @@ def test_blocks_change_nothing(debias, estimator, monkeypatch):
     x, s, y, width = problem(0, n=30)
     r = unit(y)
     whole = estimator(x, s, width)
-    expected = whole.value(y), whole.second_moment(debias), dense(whole.sensitivity(r, debias), 4, 3)
+    expected = (
+        whole.value(y),
+        whole.second_moment(debias),
+        dense(whole.sensitivity(r, debias), 4, 3),
+    )
     monkeypatch.setattr(sensitivity, "_BLOCK", 7)
     monkeypatch.setattr(sensitivity, "DENSE_LIMIT", 10)
     parts = estimator(x, s, width)
     for got, want in zip(
-        (parts.value(y), parts.second_moment(debias), dense(parts.sensitivity(r, debias), 4, 3)), expected, strict=True
+        (parts.value(y), parts.second_moment(debias), dense(parts.sensitivity(r, debias), 4, 3)),
+        expected,
+        strict=True,
     ):
         np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-14)
 
@@ -132,17 +160,25 @@ def test_exact_jacobian_with_and_without_hessian_products(seed):
     plain = sd.ExactDifference(x, p.score, q.score)
     np.testing.assert_allclose(exact.value(y), p.score(y) - q.score(y), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(plain.jacobian(y, r), exact.jacobian(y, r), rtol=1e-6, atol=1e-7)
-    expected = np.array([[np.mean(exact.jacobian(x, r)[:, i] * exact.jacobian(x, r)[:, j]) for j in range(3)] for i in range(3)])
-    np.testing.assert_allclose(dense(exact.sensitivity(r[None]), 1, 3)[0], expected, rtol=1e-10, atol=1e-12)
+    expected = np.array(
+        [
+            [np.mean(exact.jacobian(x, r)[:, i] * exact.jacobian(x, r)[:, j]) for j in range(3)]
+            for i in range(3)
+        ]
+    )
+    np.testing.assert_allclose(
+        dense(exact.sensitivity(r[None]), 1, 3)[0], expected, rtol=1e-10, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("estimator", ["ke", "ge"])
 def test_an_outlier_does_not_spoil_the_others(estimator):
     x, _, y, width = problem(2, n=40)
     far = np.concatenate([x, [[1e8, -1e8, 1e8]]])
-    make = {"ke": lambda x: sd.KernelSmoothed(x, -x, width), "ge": lambda x: sd.SteinGradient(x, lambda x: -x, 0.1, width)}[
-        estimator
-    ]
+    make = {
+        "ke": lambda x: sd.KernelSmoothed(x, -x, width),
+        "ge": lambda x: sd.SteinGradient(x, lambda x: -x, 0.1, width),
+    }[estimator]
     share = x.shape[0] / far.shape[0] if estimator == "ke" else 1.0
     near = make(x).value(y) + (0 if estimator == "ke" else y)
     with_far = make(far).value(y) + (0 if estimator == "ke" else y)

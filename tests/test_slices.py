@@ -35,7 +35,12 @@ def test_active_slices_are_top_eigenvectors(seed, debias, n_slices):
     np.testing.assert_allclose(found.r_values, values[::-1][:n_slices], rtol=1e-8, atol=1e-12)
     np.testing.assert_allclose(np.linalg.norm(found.g, axis=1), 1.0)
     for r, g, value, gap in zip(found.r, found.g, found.g_values, found.g_gaps, strict=True):
-        np.testing.assert_allclose(r @ difference.second_moment(debias) @ r, (vectors.T @ r) ** 2 @ values, rtol=1e-6, atol=1e-12)
+        np.testing.assert_allclose(
+            r @ difference.second_moment(debias) @ r,
+            (vectors.T @ r) ** 2 @ values,
+            rtol=1e-6,
+            atol=1e-12,
+        )
         exact, basis = np.linalg.eigh(dense_h(difference, r, debias))
         np.testing.assert_allclose(value, exact[-1], rtol=1e-8)
         assert abs(gap - (exact[-1] - exact[-2])) <= 0.02 * abs(exact[-1])
@@ -46,7 +51,10 @@ def test_active_slices_are_top_eigenvectors(seed, debias, n_slices):
 @pytest.mark.parametrize("estimator", ["ke", "ge", "exact"])
 def test_fixed_bases(estimator):
     x, _ = problem(0)
-    options = {"estimator": estimator, "score_q": (lambda x: -x / 2) if estimator == "exact" else None}
+    options = {
+        "estimator": estimator,
+        "score_q": (lambda x: -x / 2) if estimator == "exact" else None,
+    }
     whole = fs.active_slices(x, np.negative, basis="identity", **options)
     assert np.array_equal(whole.r, np.eye(6))
     some = fs.active_slices(x, np.negative, basis=np.eye(6)[[4, 1]], **options)
@@ -90,7 +98,9 @@ def test_an_estimator_may_be_an_object():
     x, _ = problem(3)
     made = SteinGradient(x, np.negative, eta=0.5, width=2.0)
     np.testing.assert_allclose(
-        fs.active_slices(x, np.negative, estimator=made).r_values, np.linalg.eigvalsh(made.second_moment())[::-1], rtol=1e-8
+        fs.active_slices(x, np.negative, estimator=made).r_values,
+        np.linalg.eigvalsh(made.second_moment())[::-1],
+        rtol=1e-8,
     )
 
 
@@ -119,7 +129,9 @@ def test_slices_can_be_picked():
     x, s = problem(4)
     found = fs.active_slices(x, s)
     some = found[[3, 0]]
-    assert np.array_equal(some.r, found.r[[3, 0]]) and np.array_equal(some.g_gaps, found.g_gaps[[3, 0]])
+    assert np.array_equal(some.r, found.r[[3, 0]]) and np.array_equal(
+        some.g_gaps, found.g_gaps[[3, 0]]
+    )
     assert len(found[2]) == 1 and len(found[:4]) == 4
     assert repr(found) == "Slices(m=6, d=6)"
 

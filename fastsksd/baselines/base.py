@@ -7,7 +7,7 @@ import numpy as np
 
 from .._validate import check_samples
 from ..kernels import Kernel
-from ..nulls import NULLS, Weights
+from ..procedure.nulls import NULLS, Weights
 
 
 class Task(NamedTuple):
@@ -56,6 +56,8 @@ class Baseline:
 def samples_of_model(model, count, d, method, rng):
     """Samples drawn by the model's own `.sample` method."""
     if not callable(getattr(model, "sample", None)):
-        raise ValueError(f"`score` must be a model with a `.sample` method for method={method!r}; got {type(model).__name__}.")
+        raise ValueError(
+            f"`score` must be a model with a `.sample` method for method={method!r}; got {type(model).__name__}."
+        )
     drawn = model.sample(count, rng=rng)
     return check_samples(drawn, "score.sample", min_rows=count, d=d)

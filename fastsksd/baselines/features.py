@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .._linalg import gram, product, weighted_squares
+from ..compute.linalg import gram, product, weighted_squares
 
 
 class FeaturePairs:
@@ -23,7 +23,9 @@ class FeaturePairs:
     def sums_and_replicates(self, weights):
         """`sums`, and ``sum_{i != j} w_i w_j xi_i . xi_j`` for each row w of the weights."""
         totals = product(weights, self.features)
-        return self.sums(), np.einsum("bk,bk->b", totals, totals) - weighted_squares(weights, self.squares)
+        return self.sums(), np.einsum("bk,bk->b", totals, totals) - weighted_squares(
+            weights, self.squares
+        )
 
     def row_sums(self):
         """``sum_{j != i} xi_i . xi_j`` for each i."""

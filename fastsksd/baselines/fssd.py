@@ -15,15 +15,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._validate import check_integer
-from ..discrepancy import check_statistic
-from ..kernels import median_distance
-from ..members import evaluate_pairs
+from .._validate import check_integer, check_statistic
+from ..compute.medians import median_distance
+from ..procedure.evaluate import evaluate_pairs
 from .base import Baseline, Outcome
 from .features import FeaturePairs
 
 _RIDGE = 0.01  # of the power criterion
-_GRID = 2.0 ** np.linspace(-1.5, 1.5, 5)  # multiples of the bandwidth that are tried before the ascent
+# Multiples of the bandwidth that are tried before the ascent.
+_GRID = 2.0 ** np.linspace(-1.5, 1.5, 5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,9 @@ class FSSD(Baseline):
         check_integer("n_locations", self.n_locations, 1)
         check_integer("max_steps", self.max_steps, 1)
         if not isinstance(self.optimise, (bool, np.bool_)):
-            raise TypeError(f"`optimise` must be True or False, not {type(self.optimise).__name__}.")
+            raise TypeError(
+                f"`optimise` must be True or False, not {type(self.optimise).__name__}."
+            )
 
     def prepare(self, task):
         """Locations, and the bandwidth."""
@@ -80,7 +82,9 @@ class FSSD(Baseline):
     def evaluate(self, task, prepared):
         locations, h = prepared
         pairs = FeaturePairs(stein_features(task.kernel.code, task.x, task.scores, locations, h))
-        return Outcome([evaluate_pairs("fssd", pairs, h, task.null, task.weights)], locations=locations)
+        return Outcome(
+            [evaluate_pairs("fssd", pairs, h, task.null, task.weights)], locations=locations
+        )
 
 
 def stein_features(code, x, scores, locations, h):
@@ -106,7 +110,9 @@ def _profile(code, u):
 def _normal_draws(x, count, rng):
     """Draws from the normal law with the mean and covariance of the samples."""
     n = x.shape[0]
-    return x.mean(axis=0) + rng.standard_normal((count, n)) @ (x - x.mean(axis=0)) / math.sqrt(n - 1.0)
+    return x.mean(axis=0) + rng.standard_normal((count, n)) @ (x - x.mean(axis=0)) / math.sqrt(
+        n - 1.0
+    )
 
 
 def _optimised(code, x, scores, locations, h, fixed, max_steps):
@@ -124,7 +130,9 @@ def _optimised(code, x, scores, locations, h, fixed, max_steps):
 
     start = np.append(locations / unit, 0.0)
     bounds = [(None, None)] * locations.size + [(-3.0, 3.0)]
-    best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": max_steps}).x
+    best = minimize(
+        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": max_steps}
+    ).x
     return unit * best[:-1].reshape(locations.shape), float(h * math.exp(best[-1]))
 
 

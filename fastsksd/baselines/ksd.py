@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._validate import check_positive_vector
-from ..discrepancy import ksd_pairs
-from ..members import evaluate_pairs
+from ..engines.multivariate import ksd_pairs
+from ..procedure.evaluate import evaluate_pairs
 from .base import Baseline, Outcome
 
 
@@ -34,7 +34,7 @@ class KSDAgg(Baseline):
     """KSD aggregated over bandwidths (Schrab, Guedj and Gretton, 2022): powers of two about the median distance, all at once.
 
     One verdict for all of them, calibrated on replicates with the same signs, as in the published test; what is compared across
-    bandwidths is a p-value of each member's fitted law, see `fastsksd.aggregate`, where theirs compares with quantiles of the replicates.
+    bandwidths is a p-value of each member's fitted law, see `fastsksd.procedure.combine`, where theirs compares with quantiles of the replicates.
     They use the IMQ kernel: give kernel="imq" to `gof_test`.
 
     Parameters

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._linalg import product, quadratic_forms
-from .._validate import check_choice, check_integer, check_samples
-from ..discrepancy import check_statistic
+from .._validate import check_choice, check_integer, check_samples, check_statistic
+from ..compute.linalg import product, quadratic_forms
+from ..compute.medians import median_distance
 from ..engines.multivariate import KernelPairs
 from ..engines.pairs import tiles
-from ..kernels import as_kernel, median_distance
-from ..members import Evaluated
+from ..kernels import as_kernel
+from ..procedure.evaluate import Evaluated
 from .base import Baseline, Outcome, samples_of_model
 
 _BATCH = 2**24  # signs in memory at a time
@@ -85,7 +85,9 @@ class MMD(Baseline):
         if self.y is not None:
             object.__setattr__(self, "y", check_samples(self.y, "y", min_rows=2))
             if self.n_model is not None:
-                raise ValueError("`n_model` is how many samples to draw from the model, and `y` are given; leave one out.")
+                raise ValueError(
+                    "`n_model` is how many samples to draw from the model, and `y` are given; leave one out."
+                )
         if self.n_model is not None:
             check_integer("n_model", self.n_model, 2)
 
@@ -105,7 +107,17 @@ class MMD(Baseline):
             task.rng.permuted(signs[int(first == 0) :], axis=1, out=signs[int(first == 0) :])
             values.append(_statistics(_sums(pairs, signs), n, m, "u"))
         values = check_statistic(np.concatenate(values))
-        member = Evaluated("mmd", "mmd", 1.0, "all", None, values[:1], np.array([h]), pairs.name, replicates=values[1:])
+        member = Evaluated(
+            "mmd",
+            "mmd",
+            1.0,
+            "all",
+            None,
+            values[:1],
+            np.array([h]),
+            pairs.name,
+            replicates=values[1:],
+        )
         return Outcome([member], n_model=m)
 
 
@@ -131,7 +143,8 @@ def _sums(pairs, signs):
         row_sums[rows] += entries.sum(axis=1)
         row_sums[columns] += entries.sum(axis=0)
     total = row_sums.sum()
-    touching = 0.5 * (product(signs, row_sums[None, :])[:, 0] + total)  # pairs whose first member is in the first group
+    # Pairs whose first member is in the first group.
+    touching = 0.5 * (product(signs, row_sums[None, :])[:, 0] + total)
     within = 0.25 * (forms + 4.0 * touching - total)
     return within, total - 2.0 * touching + within, touching - within
 

@@ -36,12 +36,11 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from .._jit import compiled, parallel, prefer_wide_vectors
-from .._linalg import gram
-from .._validate import check_choice, check_integer, check_number, evaluate_score
-from ..discrepancy import check_statistic
-from ..kernels import median_distance
-from ..members import Evaluated
+from .._validate import check_choice, check_integer, check_number, check_statistic, evaluate_score
+from ..compute.jit import compiled, parallel, prefer_wide_vectors
+from ..compute.linalg import gram
+from ..compute.medians import median_distance
+from ..procedure.evaluate import Evaluated
 from .base import Baseline, Outcome, samples_of_model
 
 _AT_ONCE = 100  # replicates made in one call
@@ -105,7 +104,8 @@ class RFSD(Baseline):
         chi_square = task.rng.chisquare(self.df, size=(self.n_features, 1))
         radius, _ = self._shape(c, d)  # sqrt(df) times the paper's scale
         if self.scale == "samples":
-            radius = np.sqrt(self.df) * c / (self.width * np.sqrt(2.0 * d))  # Gaussian samples have a median distance of about sqrt(2 d)
+            # Gaussian samples have a median distance of about sqrt(2 d).
+            radius = np.sqrt(self.df) * c / (self.width * np.sqrt(2.0 * d))
         # A chi-square of few degrees of freedom may come out as zero.
         return x.mean(axis=0) + radius * normal / np.sqrt(np.maximum(chi_square, 1e-100)), c
 
@@ -126,7 +126,9 @@ class RFSD(Baseline):
             logs.append(power * base + 0.5 * (d + self.df) * np.log1p(away @ away))
             slopes.append(scores + 2.0 * power / radius * gap * np.exp(-base)[:, None])
         factors = np.exp(np.array(logs) - np.max(logs))
-        features = np.concatenate([slope * factor[:, None] for slope, factor in zip(slopes, factors, strict=True)], axis=1)
+        features = np.concatenate(
+            [slope * factor[:, None] for slope, factor in zip(slopes, factors, strict=True)], axis=1
+        )
         return check_statistic(features)
 
     def evaluate(self, task, prepared):
@@ -134,7 +136,9 @@ class RFSD(Baseline):
         n, d = task.x.shape
         size = max(5000, 40 * n) if self.pool is None else self.pool
         if size < 2 * n:
-            raise ValueError(f"`pool` must be at least twice the number of samples, {n}; got {size}.")
+            raise ValueError(
+                f"`pool` must be at least twice the number of samples, {n}; got {size}."
+            )
         pool = samples_of_model(task.score, size, d, self.name, task.rng)
         everything = np.concatenate([task.x, pool])
         scores = np.concatenate([task.scores, evaluate_score(task.score, pool)])
@@ -143,7 +147,17 @@ class RFSD(Baseline):
         means = _normal_means if task.null == "spectral" else _resampled_means
         replicates = _squared_norms(means(features[n:], n, task.n_resamples, task.rng), d)
         value = _squared_norms(features[:n].mean(axis=0)[None, :], d)
-        member = Evaluated("rfsd", "rfsd", 1.0, "all", None, value, np.array([c]), "features", replicates=replicates)
+        member = Evaluated(
+            "rfsd",
+            "rfsd",
+            1.0,
+            "all",
+            None,
+            value,
+            np.array([c]),
+            "features",
+            replicates=replicates,
+        )
         return Outcome([member], locations=z, n_model=len(pool), kernel="L1 IMQ")
 
 
@@ -151,7 +165,9 @@ def _resampled_means(pool, n, count, rng):
     """Means of n rows of the pool drawn without replacement."""
     parts = []
     for first in range(0, count, _AT_ONCE):  # so that Ctrl-C works
-        rows = np.array([rng.choice(len(pool), n, replace=False) for _ in range(min(_AT_ONCE, count - first))])
+        rows = np.array(
+            [rng.choice(len(pool), n, replace=False) for _ in range(min(_AT_ONCE, count - first))]
+        )
         parts.append(_means_of_rows(pool, rows))
     return np.concatenate(parts)
 

@@ -10,7 +10,8 @@ from .pairs import Source  # noqa: F401
 
 ENGINES = ("direct", "fourier")
 DEVICE_ENGINES = ("cuda", "cuda direct", "cuda fourier", "cuda32")
-NAMES = ("auto", *ENGINES, "cpu", *DEVICE_ENGINES)  # "auto" and "cpu" take what is expected to be faster, anywhere or on the CPU
+# "auto" and "cpu" take what is expected to be faster, anywhere or on the CPU.
+NAMES = ("auto", *ENGINES, "cpu", *DEVICE_ENGINES)
 
 # Nanoseconds on two cores, measured; `fastsksd bench` shows how well they predict.
 _PER_TERM = 0.45  # a Stein term of a pair
@@ -28,7 +29,9 @@ _DEVICE_PER_TERM = 0.006
 _DEVICE_PER_FEATURE = 0.01
 _DEVICE_PER_WEIGHT = 0.0002
 _DEVICE_PER_RUN = 5e5
-WORTH_A_DEVICE = 5e9  # nanoseconds on the CPU from which "auto" looks for one: kernels are compiled anew in every process
+# Nanoseconds on the CPU from which "auto" looks for one: kernels are compiled anew in every
+# process.
+WORTH_A_DEVICE = 5e9
 
 
 def load(engine, code, y, s, a, h, tol=TOLERANCE, source=None):
@@ -41,8 +44,12 @@ def load(engine, code, y, s, a, h, tol=TOLERANCE, source=None):
     from .cuda.pairs import CudaDirectEngine
 
     if engine == "cuda fourier":
-        return CudaFourierEngine(code, y, s, a, h, tol=tol, fallback=CudaDirectEngine, source=source)
-    return CudaDirectEngine(code, y, s, a, h, np.float32 if engine == "cuda32" else np.float64, source)
+        return CudaFourierEngine(
+            code, y, s, a, h, tol=tol, fallback=CudaDirectEngine, source=source
+        )
+    return CudaDirectEngine(
+        code, y, s, a, h, np.float32 if engine == "cuda32" else np.float64, source
+    )
 
 
 def choose_engine(engine, tol=TOLERANCE):
@@ -67,7 +74,9 @@ def takes_device(engine, cost):
     check_choice("engine", engine, NAMES)
     if engine in DEVICE_ENGINES:
         cuda.require()
-    return engine in DEVICE_ENGINES or (engine == "auto" and cost > WORTH_A_DEVICE and bool(cuda.hardware()))
+    return engine in DEVICE_ENGINES or (
+        engine == "auto" and cost > WORTH_A_DEVICE and bool(cuda.hardware())
+    )
 
 
 def kernel_matrix(engine, x, centre, width):
@@ -87,7 +96,9 @@ def slice_gradients(engine, code, y, s, a, h, statistic, source=None):
         return gradients.slice_gradients(code, y, s, a, h, statistic)
     from .cuda.gradients import slice_gradients
 
-    return slice_gradients(code, y, s, a, h, statistic, np.float32 if engine == "cuda32" else np.float64, source)
+    return slice_gradients(
+        code, y, s, a, h, statistic, np.float32 if engine == "cuda32" else np.float64, source
+    )
 
 
 def cheapest_engine(code, y, h, *, among="auto", **demand):
@@ -101,24 +112,37 @@ def cheapest_engine(code, y, h, *, among="auto", **demand):
     return "cuda direct" if direct <= fourier else "cuda fourier"
 
 
-def expected_device_cost(code, y, h, *, n_resamples=0, multiples=(1.0,), signs=False, spectral=False, tol=TOLERANCE):
+def expected_device_cost(
+    code, y, h, *, n_resamples=0, multiples=(1.0,), signs=False, spectral=False, tol=TOLERANCE
+):
     """Predicted nanoseconds of the two engines on a GPU; see `expected_cost`."""
     m, n = y.shape
     runs = len(multiples)
-    direct = runs * (_DEVICE_PER_RUN + 0.5 * n * n * (m * _DEVICE_PER_TERM + n_resamples * _DEVICE_PER_WEIGHT))
+    direct = runs * (
+        _DEVICE_PER_RUN + 0.5 * n * n * (m * _DEVICE_PER_TERM + n_resamples * _DEVICE_PER_WEIGHT)
+    )
     direct += spectral * _PER_CUBE * n**3
     features = sum(features_needed(code, y, multiple * h, tol) for multiple in multiples)
-    fourier = runs * (_DEVICE_PER_RUN + m * _PER_SLICE) + n * features * (_DEVICE_PER_FEATURE + n_resamples * _DEVICE_PER_WEIGHT)
-    return direct, fourier + spectral * features**2 * (n * _DEVICE_PER_WEIGHT + 4.0 * features * _PER_CUBE)
+    fourier = runs * (_DEVICE_PER_RUN + m * _PER_SLICE) + n * features * (
+        _DEVICE_PER_FEATURE + n_resamples * _DEVICE_PER_WEIGHT
+    )
+    return direct, fourier + spectral * features**2 * (
+        n * _DEVICE_PER_WEIGHT + 4.0 * features * _PER_CUBE
+    )
 
 
-def expected_cost(code, y, h, *, n_resamples=0, multiples=(1.0,), signs=False, spectral=False, tol=TOLERANCE):
+def expected_cost(
+    code, y, h, *, n_resamples=0, multiples=(1.0,), signs=False, spectral=False, tol=TOLERANCE
+):
     """Expected nanoseconds of the direct and of the Fourier engine for so many replicates, with weights that are `signs` or any
     numbers, at some multiples of the bandwidth, or for the spectrum."""
     m, n = y.shape
     runs = len(multiples)
     per_weight = _PER_SIGN if signs else _PER_WEIGHT
-    direct = 0.5 * n * n * runs * (_PER_PAIR + m * _PER_TERM + n_resamples * per_weight) + spectral * _PER_CUBE * n**3
+    direct = (
+        0.5 * n * n * runs * (_PER_PAIR + m * _PER_TERM + n_resamples * per_weight)
+        + spectral * _PER_CUBE * n**3
+    )
 
     def fourier(features):
         fixed = runs * (_PER_RUN + m * (_PER_SLICE + n * _PER_ANGLE))
@@ -128,4 +152,6 @@ def expected_cost(code, y, h, *, n_resamples=0, multiples=(1.0,), signs=False, s
     least = fourier(20.0 * m * runs)
     if direct <= least:  # not worth a look at the range of the data
         return direct, least
-    return direct, fourier(sum(features_needed(code, y, multiple * h, tol) for multiple in multiples))
+    return direct, fourier(
+        sum(features_needed(code, y, multiple * h, tol) for multiple in multiples)
+    )

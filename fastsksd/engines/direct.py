@@ -8,12 +8,13 @@ import copy
 import numba
 import numpy as np
 
-from .._jit import compiled, parallel, prefer_wide_vectors
-from .._linalg import quadratic_forms
-from ..kernels import own_term, rbf_stein_ladder, stein_term
+from ..compute.jit import compiled, parallel, prefer_wide_vectors
+from ..compute.linalg import quadratic_forms
+from ..compute.pointwise import own_term, rbf_stein_ladder, stein_term
 from .pairs import PairTerms, tiles
 
-_ROWS = 8  # rows of a tile that one task computes; fixed, so that sums do not depend on the number of threads
+# Rows of a tile that one task computes; fixed, so that sums do not depend on the number of threads.
+_ROWS = 8
 
 
 class DirectEngine(PairTerms):
@@ -39,7 +40,9 @@ class DirectEngine(PairTerms):
         self.n = y.shape[1]
 
     def tile(self, rows, columns):
-        entries, sums = _stein_tile(self.code, self.y, self.s, self.a, rows.start, rows.stop, columns.start, columns.stop)
+        entries, sums = _stein_tile(
+            self.code, self.y, self.s, self.a, rows.start, rows.stop, columns.start, columns.stop
+        )
         return entries, sums.sum(axis=0)
 
     def diagonal(self):
@@ -58,22 +61,32 @@ class DirectEngine(PairTerms):
         """`sums_and_replicates` at several multiples of the bandwidth: a list of pairs."""
         if self.code == 0 and _is_ladder(multiples):
             return self.rescaled(multiples[2])._ladder(weights, start)
-        return [self.rescaled(multiple).sums_and_replicates(weights, start) for multiple in multiples]
+        return [
+            self.rescaled(multiple).sums_and_replicates(weights, start) for multiple in multiples
+        ]
 
     def _ladder(self, weights, start):
         """At a quarter and half of the RBF bandwidth, and at itself: ``k(2t) = k(t)^4``, so that one exp serves all three."""
         sums = [0.0] * 3
         replicates = [np.zeros(weights.shape[0]) for _ in range(3)]
         for rows, columns in tiles(self.n):
-            *entries, parts = _stein_ladder_tile(self.y, self.s, self.a, rows.start, rows.stop, columns.start, columns.stop)
+            *entries, parts = _stein_ladder_tile(
+                self.y, self.s, self.a, rows.start, rows.stop, columns.start, columns.stop
+            )
             for k in range(3):
                 sums[k] = sums[k] + parts[:, k].sum(axis=0)
-                replicates[k] += quadratic_forms(entries[k], weights, start + rows.start, start + columns.start)
+                replicates[k] += quadratic_forms(
+                    entries[k], weights, start + rows.start, start + columns.start
+                )
         return [(2.0 * total, 2.0 * values) for total, values in zip(sums, replicates, strict=True)]
 
 
 def _is_ladder(multiples):
-    return len(multiples) == 3 and multiples[1] == 2.0 * multiples[0] and multiples[2] == 2.0 * multiples[1]
+    return (
+        len(multiples) == 3
+        and multiples[1] == 2.0 * multiples[0]
+        and multiples[2] == 2.0 * multiples[1]
+    )
 
 
 @parallel
@@ -87,7 +100,9 @@ def _stein_tile(code, y, s, a, row, row_end, column, column_end):
         task = turn // 2 if turn % 2 == 0 else tasks - 1 - turn // 2
         first = row + task * _ROWS
         last = min(first + _ROWS, row_end)
-        _stein_rows(code, y, s, a, first, last, column, column_end, entries[task * _ROWS :], sums[task])
+        _stein_rows(
+            code, y, s, a, first, last, column, column_end, entries[task * _ROWS :], sums[task]
+        )
     return entries, sums
 
 
@@ -100,7 +115,9 @@ def _stein_rows(code, y, s, a, first, last, column, column_end, entries, sums):
             start = max(column, i + 1)
             y_q = y[q, start:column_end]
             s_q = s[q, start:column_end]
-            total += _stein_row(code, y[q, i], s[q, i], a[q], y_q, s_q, entries[i - first, start - column :])
+            total += _stein_row(
+                code, y[q, i], s[q, i], a[q], y_q, s_q, entries[i - first, start - column :]
+            )
         sums[q] = total
 
 
@@ -127,7 +144,18 @@ def _stein_ladder_tile(y, s, a, row, row_end, column, column_end):
     for turn in numba.prange(tasks):
         task = turn // 2 if turn % 2 == 0 else tasks - 1 - turn // 2
         _stein_ladder_rows(
-            y, s, a, row, min(row + (task + 1) * _ROWS, row_end), column, column_end, task, narrow, middle, wide, sums
+            y,
+            s,
+            a,
+            row,
+            min(row + (task + 1) * _ROWS, row_end),
+            column,
+            column_end,
+            task,
+            narrow,
+            middle,
+            wide,
+            sums,
         )
     return narrow, middle, wide, sums
 
@@ -140,7 +168,14 @@ def _stein_ladder_rows(y, s, a, row, last, column, column_end, task, narrow, mid
             j = max(column, i + 1)
             u, v = i - row, j - column
             part = _stein_ladder_row(
-                y[q, i], s[q, i], a[q], y[q, j:column_end], s[q, j:column_end], narrow[u, v:], middle[u, v:], wide[u, v:]
+                y[q, i],
+                s[q, i],
+                a[q],
+                y[q, j:column_end],
+                s[q, j:column_end],
+                narrow[u, v:],
+                middle[u, v:],
+                wide[u, v:],
             )
             total = (total[0] + part[0], total[1] + part[1], total[2] + part[2])
         sums[task, 0, q], sums[task, 1, q], sums[task, 2, q] = total

@@ -25,19 +25,22 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from .._jit import compiled, parallel, prefer_wide_vectors
-from .._linalg import eigenvalues_of_product, gram, product, weighted_squares
 from .._validate import check_number
-from ..kernels import own_term, stein_term
-from ..series import fitted_series, reduced_series
+from ..compute.jit import compiled, parallel, prefer_wide_vectors
+from ..compute.linalg import eigenvalues_of_product, gram, product, weighted_squares
+from ..compute.pointwise import own_term, stein_term
+from ..compute.series import fitted_series, reduced_series
 
 TOLERANCE = 1e-8
 _BLOCK = 4096  # samples whose features are made at a time
 _STRIP = 512  # samples per task
 _MOST_FEATURES = {0: 8192, 1: 1024}  # of one slice, by kernel
 _MOST_OUTSIDE = 1024
-_RANGE_STEP = 1.05  # fitted series are made for ranges on a geometric grid, so that slices of like range share one
-_MARGIN = 1.0  # of the fitted series beyond the range, in bandwidths: shorter ones need more terms, longer ones cancel
+# Fitted series are made for ranges on a geometric grid, so that slices of like range share one.
+_RANGE_STEP = 1.05
+# Of the fitted series beyond the range, in bandwidths: shorter ones need more terms, longer ones
+# cancel.
+_MARGIN = 1.0
 
 
 class FourierEngine:
@@ -81,7 +84,11 @@ class FourierEngine:
                 far = np.sort(np.argsort(-np.abs(row), kind="stable")[:left_out])
                 inside[far] = 0.0
                 row = np.delete(row, far)
-            one = None if features > _MOST_FEATURES[self.code] else _series(self.code, np.ptp(row), self.tol)
+            one = (
+                None
+                if features > _MOST_FEATURES[self.code]
+                else _series(self.code, np.ptp(row), self.tol)
+            )
             if one is None:
                 self.long[q] = True
                 continue
@@ -99,12 +106,20 @@ class FourierEngine:
 
     def _pair_by_pair(self, some):
         """The other engine for the slices picked by a boolean mask."""
-        return self.fallback(self.code, self.y[some], self.s[some], self.a[some], np.ones(np.count_nonzero(some)))
+        return self.fallback(
+            self.code, self.y[some], self.s[some], self.a[some], np.ones(np.count_nonzero(some))
+        )
 
     @property
     def name(self):
         """The engine's name, and the other's where slices went to it."""
-        return "fourier" if self.rest is None else "direct" if self.long.all() else "direct and fourier"
+        return (
+            "fourier"
+            if self.rest is None
+            else "direct"
+            if self.long.all()
+            else "direct and fourier"
+        )
 
     @property
     def features(self):
@@ -114,7 +129,11 @@ class FourierEngine:
     def rescaled(self, multiple):
         """The same slices with their bandwidths multiplied."""
         other = copy.copy(self)
-        other.y, other.a, other.multiple = self.y / multiple, self.a / multiple, self.multiple * multiple
+        other.y, other.a, other.multiple = (
+            self.y / multiple,
+            self.a / multiple,
+            self.multiple * multiple,
+        )
         other._plan()
         return other
 
@@ -132,7 +151,9 @@ class FourierEngine:
 
     def sums_and_replicates_at(self, multiples, weights, start=0):
         """`sums_and_replicates` at several multiples of the bandwidth: a list of pairs."""
-        return [self.rescaled(multiple).sums_and_replicates(weights, start) for multiple in multiples]
+        return [
+            self.rescaled(multiple).sums_and_replicates(weights, start) for multiple in multiples
+        ]
 
     def row_sums(self):
         """``sum_{j != i} mu_ij`` for each i, summed over slices, (n,)."""
@@ -144,14 +165,23 @@ class FourierEngine:
         totals = np.zeros((1, self.layout.coefficients.size))
         blocks = [(first, min(first + _BLOCK, self.n)) for first in range(0, self.n, _BLOCK)]
         for first, last in blocks:
-            totals += _features(*self.loaded, self.inside, *self.layout, first, last, False)[1].sum(axis=0)
+            totals += _features(*self.loaded, self.inside, *self.layout, first, last, False)[1].sum(
+                axis=0
+            )
         totals *= self.layout.coefficients
         for first, last in blocks:
             features, _ = _features(*self.loaded, self.inside, *self.layout, first, last, True)
             sums[first:last] += (totals @ features)[0]
             for q, far in enumerate(self.outside):
                 if far.size:
-                    rows = _far_rows(self.code, *(array[q] for array in self.loaded), far, self.inside[q], first, last)
+                    rows = _far_rows(
+                        self.code,
+                        *(array[q] for array in self.loaded),
+                        far,
+                        self.inside[q],
+                        first,
+                        last,
+                    )
                     sums[far] += rows.sum(axis=1)
                     sums[first:last] += rows.sum(axis=0)
         return sums
@@ -168,11 +198,15 @@ class FourierEngine:
         size = self.layout.coefficients.size
         moments, means = np.zeros((size, size)), np.zeros(size)
         for first in range(0, self.n, _BLOCK):
-            features, parts = _features(*self.loaded, self.inside, *self.layout, first, min(first + _BLOCK, self.n), True)
+            features, parts = _features(
+                *self.loaded, self.inside, *self.layout, first, min(first + _BLOCK, self.n), True
+            )
             moments += gram(features)
             means += parts.sum(axis=0)
         means /= self.n
-        return eigenvalues_of_product(moments / self.n - np.outer(means, means), np.diag(self.layout.coefficients))
+        return eigenvalues_of_product(
+            moments / self.n - np.outer(means, means), np.diag(self.layout.coefficients)
+        )
 
     def _run(self, weights, start):
         sums = np.zeros(self.m)
@@ -201,19 +235,34 @@ class FourierEngine:
             meets = [np.zeros((weights.shape[0], far.size)) for far in self.outside]
         for first in range(0, self.n, _BLOCK):
             last = min(first + _BLOCK, self.n)
-            features, parts = _features(*self.loaded, self.inside, *layout, first, last, weights is not None)
+            features, parts = _features(
+                *self.loaded, self.inside, *layout, first, last, weights is not None
+            )
             totals += parts.sum(axis=0)
             if weights is not None:
                 projections += product(weights, features, start + first)
             for q, far in enumerate(self.outside):
                 if far.size:
-                    rows = _far_rows(self.code, *(array[q] for array in self.loaded), far, self.inside[q], first, last)
+                    rows = _far_rows(
+                        self.code,
+                        *(array[q] for array in self.loaded),
+                        far,
+                        self.inside[q],
+                        first,
+                        last,
+                    )
                     far_sums[q] += 2.0 * rows.sum()
                     if weights is not None:
                         meets[q] += product(weights, rows, start + first)
-        sums = np.add.reduceat(layout.coefficients * totals**2, layout.ends[:-1]) - own.sum(axis=1) + far_sums
+        sums = (
+            np.add.reduceat(layout.coefficients * totals**2, layout.ends[:-1])
+            - own.sum(axis=1)
+            + far_sums
+        )
         if weights is not None:
-            replicates = weighted_squares(projections, layout.coefficients) - weighted_squares(weights, own.sum(axis=0), start)
+            replicates = weighted_squares(projections, layout.coefficients) - weighted_squares(
+                weights, own.sum(axis=0), start
+            )
             for far, met in zip(self.outside, meets, strict=True):
                 replicates += 2.0 * np.einsum("bo,bo->b", met, weights[:, start + far])
         return sums, replicates
@@ -241,7 +290,9 @@ class _Layout:
         self.ends = np.cumsum([0, *(one.coefficients.size for one in series)])
         self.coefficients = np.concatenate([np.empty(0), *(one.coefficients for one in series)])
         self.evens = np.array([one.even.shape[1] for one in series], dtype=np.int64)
-        self.mix = np.concatenate([np.empty(0), *(part.ravel() for one in series for part in (one.even, one.odd))])
+        self.mix = np.concatenate(
+            [np.empty(0), *(part.ravel() for one in series for part in (one.even, one.odd))]
+        )
 
     def __iter__(self):
         return iter((self.base, self.counts, self.ends, self.evens, self.mix))
@@ -252,7 +303,9 @@ def feature_block(y, s, a, base, counts):
     then sines."""
     ends = np.cumsum([0, *(2 * np.asarray(counts))])
     none = np.zeros(len(counts), dtype=np.int64)
-    return _features(y, s, a, np.ones(y.shape), base, counts, ends, none, np.empty(0), 0, y.shape[1], True)[0]
+    return _features(
+        y, s, a, np.ones(y.shape), base, counts, ends, none, np.empty(0), 0, y.shape[1], True
+    )[0]
 
 
 def check_tolerance(tol):
@@ -265,7 +318,10 @@ def check_tolerance(tol):
 
 def features_needed(code, y, h, tol=TOLERANCE):
     """Features of all slices together, without making any series; infinite when a slice would go to the direct engine."""
-    needed = [_cheapest(code, row, tol)[1] for row in (y - np.median(y, axis=1, keepdims=True)) / h[:, None]]
+    needed = [
+        _cheapest(code, row, tol)[1]
+        for row in (y - np.median(y, axis=1, keepdims=True)) / h[:, None]
+    ]
     return math.inf if max(needed) > _MOST_FEATURES[code] else sum(needed)
 
 
@@ -311,7 +367,9 @@ def _series(code, span, tol):
     frequencies = 2.0 * math.pi / period * np.arange(math.floor(z * period / (2.0 * math.pi)) + 1)
     coefficients = 2.0 * math.sqrt(2.0 * math.pi) / period * np.exp(-0.5 * frequencies**2)
     coefficients[0] *= 0.5
-    return Series(2.0 * math.pi / period, coefficients.size, np.concatenate([coefficients, coefficients]))
+    return Series(
+        2.0 * math.pi / period, coefficients.size, np.concatenate([coefficients, coefficients])
+    )
 
 
 def _imq_frequencies(span, tol):
@@ -327,7 +385,9 @@ def _imq_series(span, tol):
         fitted = fitted_series(1, span, 0.0, count, period, tol)
         if fitted is not None:
             even, odd = reduced_series(fitted[0], period, 0.5 * span, tol)
-            return Series(2.0 * math.pi / period, count, np.ones(even.shape[1] + odd.shape[1]), even, odd)
+            return Series(
+                2.0 * math.pi / period, count, np.ones(even.shape[1] + odd.shape[1]), even, odd
+            )
     return None
 
 
@@ -378,8 +438,13 @@ def _feature_strip(y, s, a, inside, base, count, evens, mix, keep, features, row
         for k in range(waves):
             even, odd = scratch[4 + k], scratch[7 + k]
             if keep and mix.size == 0:
-                even, odd = features[row + f + k, start:stop], features[row + count + f + k, start:stop]
-            even_sum, odd_sum = _wave(s, a * base * (f + k), inside, cos, sin, cos1, sin1, even, odd)
+                even, odd = (
+                    features[row + f + k, start:stop],
+                    features[row + count + f + k, start:stop],
+                )
+            even_sum, odd_sum = _wave(
+                s, a * base * (f + k), inside, cos, sin, cos1, sin1, even, odd
+            )
             if mix.size == 0:
                 sums[f + k], sums[count + f + k] = even_sum, odd_sum
             else:
@@ -391,7 +456,15 @@ def _feature_strip(y, s, a, inside, base, count, evens, mix, keep, features, row
             for u in range(size):
                 k = 4 if u < evens else 7
                 m0, m1, m2 = _mixing(mix, count, evens, size, u, f)
-                _add_three(features[row + u, start:stop], m0, scratch[k], m1, scratch[k + 1], m2, scratch[k + 2])
+                _add_three(
+                    features[row + u, start:stop],
+                    m0,
+                    scratch[k],
+                    m1,
+                    scratch[k + 1],
+                    m2,
+                    scratch[k + 2],
+                )
 
 
 @compiled

@@ -10,8 +10,8 @@ which at fifty samples saves a third of the time.
 import numba
 import numpy as np
 
-from .._jit import compiled, parallel, prefer_wide_vectors
-from ..kernels import stein_derivatives
+from ..compute.jit import compiled, parallel, prefer_wide_vectors
+from ..compute.pointwise import stein_derivatives
 from .pairs import statistic_and_slopes
 
 MARGIN = 8  # numbers of the widest vector
@@ -55,7 +55,8 @@ def slice_gradients(code, y, s, a, h, statistic):
 
 def _rounds(blocks):
     """Pairs of blocks, as two arrays for each round, in which every two blocks meet once (circle method)."""
-    seats = blocks + blocks % 2 - 1  # one more block keeps its seat; with an odd number it is not there and its partner rests
+    # One more block keeps its seat; with an odd number it is not there and its partner rests.
+    seats = blocks + blocks % 2 - 1
     for turn in range(seats):
         step = np.arange(seats // 2 + 1)
         first, second = (turn + step) % seats, (turn - step) % seats
@@ -79,7 +80,9 @@ def _meet_across(code, y, s, a, ds, dy, by_a, first, second):
     pairs = first.size
     for task in numba.prange(y.shape[0] * pairs):
         q, p = task // pairs, task % pairs
-        by_a[q, first[p]] += _meet(code, y[q], s[q], a[q], ds[q], dy[q], first[p] * _BLOCK, second[p] * _BLOCK)
+        by_a[q, first[p]] += _meet(
+            code, y[q], s[q], a[q], ds[q], dy[q], first[p] * _BLOCK, second[p] * _BLOCK
+        )
 
 
 @compiled
@@ -134,7 +137,9 @@ def _meet(code, y, s, a, ds, dy, b, c):
         stop = c + _BLOCK
         if stop >= n:  # the last block, and as much of the margin as makes whole vectors
             stop = j + (n - j + MARGIN - 1) // MARGIN * MARGIN
-        by_s, by_y, more = _meet_one(code, y[i], s[i], a, y[j:stop], s[j:stop], ds[j:stop], dy[j:stop])
+        by_s, by_y, more = _meet_one(
+            code, y[i], s[i], a, y[j:stop], s[j:stop], ds[j:stop], dy[j:stop]
+        )
         ds[i] += by_s
         dy[i] += by_y
         by_a += more

@@ -3,8 +3,10 @@
 import numba
 import numpy as np
 
-from .._jit import compiled, exp_nonpositive, inverse_sqrt, parallel, pointwise, prefer_wide_vectors
-from .._linalg import product
+from ..compute.jit import compiled, parallel, pointwise, prefer_wide_vectors
+from ..compute.linalg import product
+from ..compute.medians import median_distance
+from ..compute.pointwise import exp_nonpositive, inverse_sqrt
 from .pairs import PairTerms
 
 
@@ -66,7 +68,16 @@ def _ksd_tile(code, d, ss, xx, sx, x2_rows, x2_columns, sx_rows, sx_columns, on_
     for i in numba.prange(height):
         j = i + 1 if on_diagonal else 0
         sums[i] = _ksd_row(
-            code, d, ss[i, j:], xx[i, j:], sx[i, j:], x2_rows[i], x2_columns[j:], sx_rows[i], sx_columns[j:], entries[i, j:]
+            code,
+            d,
+            ss[i, j:],
+            xx[i, j:],
+            sx[i, j:],
+            x2_rows[i],
+            x2_columns[j:],
+            sx_rows[i],
+            sx_columns[j:],
+            entries[i, j:],
         )
     return entries, sums
 
@@ -95,7 +106,13 @@ class KernelPairs(PairTerms):
 
     def tile(self, rows, columns):
         entries = product(self.x[rows], self.x[columns])
-        _kernel_tile(self.code, entries, self.squares[rows], self.squares[columns], rows.start == columns.start)
+        _kernel_tile(
+            self.code,
+            entries,
+            self.squares[rows],
+            self.squares[columns],
+            rows.start == columns.start,
+        )
         return entries, np.atleast_1d(entries.sum())
 
     def diagonal(self):
@@ -120,3 +137,11 @@ def _kernel_row(code, out, square, squares):
     for j in range(out.size):
         gap = max(0.0, square + squares[j] - 2.0 * out[j])
         out[j] = exp_nonpositive(-0.5 * gap) if code == 0 else inverse_sqrt(1.0 + gap)
+
+
+def ksd_pairs(x, scores, kernel):
+    """Pair terms of the KSD, and the bandwidth."""
+    if np.ndim(kernel.bandwidth):
+        raise ValueError("`kernel` of the KSD must have one bandwidth; got one per slice.")
+    h = median_distance(x) if kernel.bandwidth == "median" else kernel.bandwidth
+    return MultivariateEngine(kernel.code, x, scores, h), h

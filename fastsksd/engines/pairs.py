@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._linalg import quadratic_forms
-from ..kernels import own_term
+from ..compute.linalg import quadratic_forms
+from ..compute.pointwise import own_term
 
 TILE = 1024
 MOST_STORED = 8000  # samples up to which `spectrum` stores the matrix
@@ -55,7 +55,9 @@ class PairTerms:
         for rows, columns in tiles(self.n):
             entries, part = self.tile(rows, columns)
             sums = sums + part
-            replicates += quadratic_forms(entries, weights, start + rows.start, start + columns.start)
+            replicates += quadratic_forms(
+                entries, weights, start + rows.start, start + columns.start
+            )
         return 2.0 * sums, 2.0 * replicates
 
     def row_sums(self):

@@ -16,7 +16,18 @@ from ..plot import rate_line
 from ..refine import refine_slices
 from ..slices import Slices, random_slices
 from .problems import Problem, make_null, make_problem
-from .report import Heading, Table, Text, agrees, count_rejection, figure_of, log_axis, pyplot, shared_legend, show_rate
+from .report import (
+    Heading,
+    Table,
+    Text,
+    agrees,
+    count_rejection,
+    figure_of,
+    log_axis,
+    pyplot,
+    shared_legend,
+    show_rate,
+)
 
 FIGURES = True
 TITLE = "Benchmark goodness-of-fit tests"
@@ -24,7 +35,13 @@ T_AS_RUN = "Student t, p = N(0, I)"
 PROBLEMS = ("Laplace", "Student t", T_AS_RUN, "diffusion")
 NULL = "null: p = q = N(0, I)"
 _COMMON = dict(
-    problems=[*PROBLEMS, NULL], n=1000, train=200, batch_size=50, ke_batch_size=20, n_resamples=1000, baselines=list(BASELINES)
+    problems=[*PROBLEMS, NULL],
+    n=1000,
+    train=200,
+    batch_size=50,
+    ke_batch_size=20,
+    n_resamples=1000,
+    baselines=list(BASELINES),
 )
 SCALES = {
     "smoke": dict(
@@ -46,9 +63,21 @@ KE_GO_WIDE = "SKSD-g+KE+GO, minibatches as GO"
 GO, GO_UNIT = "SKSD-g+GO", "SKSD-g+GO, unit g"
 _LABELS = {"ksd": "KSD", "mmd": "MMD", "rfsd": "RFSD (L1-IMQ)", "fssd": "FSSD", "ksdagg": "KSDAgg"}
 # Rejection rate and seconds per trial, on a GPU, in 100 dimensions. On the diffusion the paper's row "KE+GO" has no refinement.
-_STUDENT = {EXACT: (1.0, 0.49), GO: (0.67, 44.24), KE_GO: (0.97, 2.38), KE_GO_WIDE: (0.97, 2.38), GE: (1.0, 0.67)}
+_STUDENT = {
+    EXACT: (1.0, 0.49),
+    GO: (0.67, 44.24),
+    KE_GO: (0.97, 2.38),
+    KE_GO_WIDE: (0.97, 2.38),
+    GE: (1.0, 0.67),
+}
 PUBLISHED = {
-    "Laplace": {EXACT: (1.0, 0.38), GO: (0.58, 39.39), KE_GO: (0.99, 2.72), KE_GO_WIDE: (0.99, 2.72), GE: (1.0, 0.66)},
+    "Laplace": {
+        EXACT: (1.0, 0.38),
+        GO: (0.58, 39.39),
+        KE_GO: (0.99, 2.72),
+        KE_GO_WIDE: (0.99, 2.72),
+        GE: (1.0, 0.66),
+    },
     "Student t": _STUDENT,
     T_AS_RUN: _STUDENT,
     "diffusion": {EXACT: (1.0, 0.34), GO: (0.96, 34.73), KE: (1.0, 0.43), GE: (1.0, 0.78)},
@@ -75,18 +104,30 @@ def run_task(task, settings, rng):
 
     def refined(epochs, parametrisation):
         start = Slices(np.eye(d), random_slices(d, d, rng=rng).g)
-        options = dict(epochs=epochs, batch_size=settings["batch_size"], parametrisation=parametrisation)
+        options = dict(
+            epochs=epochs, batch_size=settings["batch_size"], parametrisation=parametrisation
+        )
         slices = refine_slices(train, p, start, **options, rng=rng)
         return gof_test(test, p, slices=slices, null="bootstrap", **common)
 
     def active_refined(epochs, batch_size):
-        return gof_test(test, p, refine=dict(epochs=epochs, batch_size=settings[batch_size]), **found)
+        return gof_test(
+            test, p, refine=dict(epochs=epochs, batch_size=settings[batch_size]), **found
+        )
 
     climbs = {
         GO: (lambda epochs: refined(epochs, "raw"), settings["go_epochs"], settings["sweep"]),
         GO_UNIT: (lambda epochs: refined(epochs, "unit"), settings["go_epochs"], settings["sweep"]),
-        KE_GO: (lambda epochs: active_refined(epochs, "ke_batch_size"), settings["ke_go_epochs"], settings["ke_sweep"]),
-        KE_GO_WIDE: (lambda epochs: active_refined(epochs, "batch_size"), settings["ke_go_epochs"], settings["ke_sweep"]),
+        KE_GO: (
+            lambda epochs: active_refined(epochs, "ke_batch_size"),
+            settings["ke_go_epochs"],
+            settings["ke_sweep"],
+        ),
+        KE_GO_WIDE: (
+            lambda epochs: active_refined(epochs, "batch_size"),
+            settings["ke_go_epochs"],
+            settings["ke_sweep"],
+        ),
     }
     outcomes = {
         AGGREGATE: _timed(lambda: gof_test(x, p, **common)),
@@ -103,7 +144,9 @@ def run_task(task, settings, rng):
             if last:
                 sweep.append([name, count, *outcome])
     for method in settings["baselines"]:
-        outcomes[_label(method)] = _timed(lambda method=method: gof_test(x, p, method=method, **common))
+        outcomes[_label(method)] = _timed(
+            lambda method=method: gof_test(x, p, method=method, **common)
+        )
     pvalues, seconds = ({name: outcome[k] for name, outcome in outcomes.items()} for k in (0, 1))
     return [dict(task, p=pvalues, seconds=seconds, sweep=sweep)]
 
@@ -127,7 +170,17 @@ def _label(method):
 
 
 def _methods(settings):
-    return [AGGREGATE, EXACT, GE, KE, KE_GO, KE_GO_WIDE, GO, GO_UNIT, *map(_label, settings["baselines"])]
+    return [
+        AGGREGATE,
+        EXACT,
+        GE,
+        KE,
+        KE_GO,
+        KE_GO_WIDE,
+        GO,
+        GO_UNIT,
+        *map(_label, settings["baselines"]),
+    ]
 
 
 def report(rows, settings):
@@ -189,22 +242,41 @@ def _table(counts, seconds, settings, d, comparable):
     for problem in settings["problems"]:
         for method in _methods(settings):
             count = counts[method, problem, d]
-            rate, paper_seconds = PUBLISHED.get(problem, {}).get(method, (None, None)) if comparable else (None, None)
+            rate, paper_seconds = (
+                PUBLISHED.get(problem, {}).get(method, (None, None)) if comparable else (None, None)
+            )
             table.append(
                 [problem, method, show_rate(*count), _or_blank(rate), agrees(*count, rate),
                  f"{np.median(seconds[method, problem, d]):.3f}", _or_blank(paper_seconds)]
             )  # fmt: skip
-    header = ["problem", "test", "rejection rate (95% interval)", "paper", "agrees", "seconds per test, median", "paper (GPU)"]
+    header = [
+        "problem",
+        "test",
+        "rejection rate (95% interval)",
+        "paper",
+        "agrees",
+        "seconds per test, median",
+        "paper (GPU)",
+    ]
     return Table(header, table)
 
 
 # Why a row differs from the paper's, for one problem or (None) for all of them.
 _REASONS = {
-    (KE_GO_WIDE, None): "minibatches of 50 make four steps of an epoch on 200 training samples, those of 20 make ten, and the paper does not "
+    (
+        KE_GO_WIDE,
+        None,
+    ): "minibatches of 50 make four steps of an epoch on 200 training samples, those of 20 make ten, and the paper does not "
     "give its own; with 100 epochs the wide ones get there too (table of epochs).",
-    (GO, T_AS_RUN): "against N(0, I) the variances differ as well, which is easier to see. GO as published agrees with the problem as stated, "
+    (
+        GO,
+        T_AS_RUN,
+    ): "against N(0, I) the variances differ as well, which is easier to see. GO as published agrees with the problem as stated, "
     "so the paper's numbers seem to be for that one.",
-    (GO, None): "it climbs from random directions for a fixed time; where it gets differs from trial to trial.",
+    (
+        GO,
+        None,
+    ): "it climbs from random directions for a fixed time; where it gets differs from trial to trial.",
 }
 
 
@@ -218,7 +290,11 @@ def _disagreements(counts, settings, d, comparable):
         for method, (rate, _) in PUBLISHED[problem].items():
             if agrees(*counts[method, problem, d], rate) == "NO":
                 found = True
-                reason = _REASONS.get((method, problem)) or _REASONS.get((method, None)) or "the reason is not known."
+                reason = (
+                    _REASONS.get((method, problem))
+                    or _REASONS.get((method, None))
+                    or "the reason is not known."
+                )
                 yield Text(f"{problem}, {method}: {reason}")
     if not found:
         yield Text("No row with a published number differs.")
@@ -237,7 +313,13 @@ def _levels(counts, settings):
     table = []
     for method in _methods(settings):
         cells = [counts[method, NULL, d] for d in settings["d"]]
-        table.append([method, *(f"{rejected / trials:.2f}" for rejected, trials in cells), show_rate(*np.sum(cells, axis=0))])
+        table.append(
+            [
+                method,
+                *(f"{rejected / trials:.2f}" for rejected, trials in cells),
+                show_rate(*np.sum(cells, axis=0)),
+            ]
+        )
     return Table(["test", *(f"D = {d}" for d in settings["d"]), "all (95% interval)"], table)
 
 
@@ -245,7 +327,13 @@ def _all_dimensions(counts, settings):
     for problem in _alternatives(settings):
         yield Text(f"{problem}:")
         table = [
-            [method, *(f"{counts[method, problem, d][0] / counts[method, problem, d][1]:.2f}" for d in settings["d"])]
+            [
+                method,
+                *(
+                    f"{counts[method, problem, d][0] / counts[method, problem, d][1]:.2f}"
+                    for d in settings["d"]
+                ),
+            ]
             for method in _methods(settings)
         ]
         yield Table(["test", *(f"D = {d}" for d in settings["d"])], table)
@@ -253,7 +341,11 @@ def _all_dimensions(counts, settings):
 
 def _sweep_table(sweep, settings):
     table = [
-        [method, epochs, *(show_rate(*sweep[method, epochs, problem]) for problem in settings["problems"])]
+        [
+            method,
+            epochs,
+            *(show_rate(*sweep[method, epochs, problem]) for problem in settings["problems"]),
+        ]
         for method, epochs in dict.fromkeys((method, epochs) for method, epochs, _ in sorted(sweep))
     ]
     return Table(["test", "epochs", *settings["problems"]], table)
@@ -270,16 +362,35 @@ def _savings_table(sweep, seconds, settings):
         for method in (GO, GO_UNIT):
             tried = sorted({epochs for name, epochs, _ in sweep if name == method})
             row = [problem, f"{rate:.2f} in {ours:.2f} s", method]
-            same = cell(method, settings["ke_go_epochs"], problem) if settings["ke_go_epochs"] in tried else None
-            row.append("" if same is None else f"{same[0]:.2f} in {same[1]:.2f} s: {same[1] / ours:.1f}")
+            same = (
+                cell(method, settings["ke_go_epochs"], problem)
+                if settings["ke_go_epochs"] in tried
+                else None
+            )
+            row.append(
+                "" if same is None else f"{same[0]:.2f} in {same[1]:.2f} s: {same[1] / ours:.1f}"
+            )
             enough = [epochs for epochs in tried if cell(method, epochs, problem)[0] >= rate]
             reached, theirs = cell(method, enough[0] if enough else tried[-1], problem)
             if enough:
-                row.append(f"{enough[0]} epochs, {reached:.2f} in {theirs:.2f} s: {theirs / ours:.1f}")
+                row.append(
+                    f"{enough[0]} epochs, {reached:.2f} in {theirs:.2f} s: {theirs / ours:.1f}"
+                )
             else:
-                row.append(f"not by {tried[-1]} epochs, {reached:.2f} in {theirs:.2f} s: more than {theirs / ours:.1f}")
+                row.append(
+                    f"not by {tried[-1]} epochs, {reached:.2f} in {theirs:.2f} s: more than {theirs / ours:.1f}"
+                )
             table.append(row)
-    return Table(["problem", KE_GO, "against", "at equal epochs, times saved", "at equal power, times saved"], table)
+    return Table(
+        [
+            "problem",
+            KE_GO,
+            "against",
+            "at equal epochs, times saved",
+            "at equal power, times saved",
+        ],
+        table,
+    )
 
 
 _LINES = {
@@ -299,22 +410,32 @@ def _figure(counts, sweep, settings):
     plt = pyplot()
     problems = settings["problems"]
     styles = _LINES | {
-        _label(method): (colour, "-.", "P") for method, colour in zip(settings["baselines"], _BASELINE_COLOURS, strict=False)
+        _label(method): (colour, "-.", "P")
+        for method, colour in zip(settings["baselines"], _BASELINE_COLOURS, strict=False)
     }
-    figure, axes = plt.subplots(2, len(problems), figsize=(2.9 * len(problems), 5.4), sharey=True, squeeze=False)
+    figure, axes = plt.subplots(
+        2, len(problems), figsize=(2.9 * len(problems), 5.4), sharey=True, squeeze=False
+    )
     for column, problem in enumerate(problems):
         upper, lower = axes[:, column]
         for method, style in styles.items():
             cells = [counts[method, problem, d] for d in settings["d"]]
             _line(upper, settings["d"], cells, style, method, band=method in (AGGREGATE, KE_GO, GO))
         for method in (KE_GO, KE_GO_WIDE, GO, GO_UNIT):
-            epochs = sorted(count for name, count, where in sweep if (name, where) == (method, problem))
+            epochs = sorted(
+                count for name, count, where in sweep if (name, where) == (method, problem)
+            )
             cells = [sweep[method, count, problem] for count in epochs]
             _line(lower, [max(1, count) for count in epochs], cells, styles[method], method)
         upper.set_title(problem, fontsize=9)
         log_axis(upper, settings["d"], "dimension")
         # Active g without refinement stand at the left edge, since a logarithm has no zero.
-        log_axis(lower, sorted({count for _, count, _ in sweep if count}), "epochs of GO", first=(1, "KE"))
+        log_axis(
+            lower,
+            sorted({count for _, count, _ in sweep if count}),
+            "epochs of GO",
+            first=(1, "KE"),
+        )
     for axis in axes[:, 0]:
         axis.set_ylabel("rejection rate")
     shared_legend(figure, axes[0, 0], columns=7)

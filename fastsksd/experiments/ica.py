@@ -9,10 +9,20 @@ from .report import Heading, Table, Text, figure_of, pyplot
 
 FIGURES = True
 TITLE = "Training of ICA models"
-_COMMON = dict(methods=list(METHODS), n_train=20000, n_test=5000, slice_samples=3000, evaluations=20)
+_COMMON = dict(
+    methods=list(METHODS), n_train=20000, n_test=5000, slice_samples=3000, evaluations=20
+)
 SCALES = {
     "smoke": dict(
-        _COMMON, d=[4, 8], runs=2, steps=40, scoring_steps=10, n_train=500, n_test=200, slice_samples=100, evaluations=4
+        _COMMON,
+        d=[4, 8],
+        runs=2,
+        steps=40,
+        scoring_steps=10,
+        n_train=500,
+        n_test=200,
+        slice_samples=100,
+        evaluations=4,
     ),
     "quick": dict(_COMMON, d=[10, 30], runs=2, steps=3000, scoring_steps=100),
     "paper": dict(_COMMON, d=[10, 80, 100, 150], runs=5, steps=15000, scoring_steps=100),
@@ -27,18 +37,29 @@ PUBLISHED = {
     "lsd": {10: (7.42, 0.31), 80: (6.26, 1.49), 100: (17.55, 1.60), 150: (32.15, 3.75)},
     "ksd": {10: (7.82, 0.31), 80: (80.75, 1.22), 100: (110.78, 1.19), 150: (180.47, 1.91)},
 }
-EXPECTED = {10: 7.95, 80: -6.5, 100: -18.7, 150: -58.0}  # NLL of the true model with the published generator, on average
+# NLL of the true model with the published generator, on average.
+EXPECTED = {10: 7.95, 80: -6.5, 100: -18.7, 150: -58.0}
 
 
 def tasks(settings):
-    methods = [method for method in settings["methods"] if method != "lsd" or find_spec("jax") is not None]
-    return [dict(d=d, run=run, method=method) for run in range(settings["runs"]) for d in settings["d"] for method in methods]
+    methods = [
+        method for method in settings["methods"] if method != "lsd" or find_spec("jax") is not None
+    ]
+    return [
+        dict(d=d, run=run, method=method)
+        for run in range(settings["runs"])
+        for d in settings["d"]
+        for method in methods
+    ]
 
 
 def run_task(task, settings, rng):
     # All methods of a run are given the same samples and the same beginning.
     problem = ica_problem(
-        task["d"], n_train=settings["n_train"], n_test=settings["n_test"], rng=np.random.default_rng([task["d"], task["run"]])
+        task["d"],
+        n_train=settings["n_train"],
+        n_test=settings["n_test"],
+        rng=np.random.default_rng([task["d"], task["run"]]),
     )
     steps = settings["scoring_steps"] if task["method"] == OWN else settings["steps"]
     try:
@@ -53,8 +74,14 @@ def run_task(task, settings, rng):
     except Diverged as error:
         return [dict(task, diverged=error.step)]
     # Before the first step there is no training loss yet.
-    trace = {"step": fit.trace.step.tolist(), "nll": fit.trace.nll.tolist(), "value": fit.trace.value[1:].tolist()}
-    return [dict(task, diverged=None, nll=fit.nll, truth=fit.true_nll, seconds=fit.seconds, trace=trace)]
+    trace = {
+        "step": fit.trace.step.tolist(),
+        "nll": fit.trace.nll.tolist(),
+        "value": fit.trace.value[1:].tolist(),
+    }
+    return [
+        dict(task, diverged=None, nll=fit.nll, truth=fit.true_nll, seconds=fit.seconds, trace=trace)
+    ]
 
 
 def report(rows, settings):
@@ -63,7 +90,11 @@ def report(rows, settings):
         found = lost if row["diverged"] else cells
         found.setdefault((row["d"], row["method"]), []).append(row)
     comparable = settings["steps"] == 15000 and settings["n_train"] == 20000
-    missing = "" if any(row["method"] == "lsd" for row in rows) else " LSD was left out: it needs the extra fastsksd[jax]."
+    missing = (
+        ""
+        if any(row["method"] == "lsd" for row in rows)
+        else " LSD was left out: it needs the extra fastsksd[jax]."
+    )
     return [
         Text(
             f"Student-t sources with 5 degrees of freedom; {settings['n_train']} training and {settings['n_test']} test samples; "
@@ -135,22 +166,39 @@ def _agrees(gaps, published):
     if len(gaps) < 2:
         return ""
     mean, error = published
-    return "yes" if abs(np.mean(gaps) - mean) <= 2.0 * np.hypot(np.std(gaps, ddof=1) / np.sqrt(len(gaps)), error) else "NO"
+    return (
+        "yes"
+        if abs(np.mean(gaps) - mean)
+        <= 2.0 * np.hypot(np.std(gaps, ddof=1) / np.sqrt(len(gaps)), error)
+        else "NO"
+    )
 
 
 def _spread(values):
     if not values:
         return ""
-    return f"{np.mean(values):.2f} +- {np.std(values, ddof=1):.2f}" if len(values) > 1 else f"{values[0]:.2f}"
+    return (
+        f"{np.mean(values):.2f} +- {np.std(values, ddof=1):.2f}"
+        if len(values) > 1
+        else f"{values[0]:.2f}"
+    )
 
 
-_COLOURS = dict(zip(METHODS, ("#000000", "#009e73", "#0072b2", "#e69f00", "#d55e00", "#cc79a7", "#7f7f7f"), strict=True))
+_COLOURS = dict(
+    zip(
+        METHODS,
+        ("#000000", "#009e73", "#0072b2", "#e69f00", "#d55e00", "#cc79a7", "#7f7f7f"),
+        strict=True,
+    )
+)
 _DASHES = dict(zip(METHODS, ("-", "-", "--", "-.", ":", "--", "-"), strict=True))
 
 
 def _figure(cells, settings):
     plt = pyplot()
-    figure, axes = plt.subplots(2, len(settings["d"]), figsize=(0.8 + 3.6 * len(settings["d"]), 6.6), squeeze=False)
+    figure, axes = plt.subplots(
+        2, len(settings["d"]), figsize=(0.8 + 3.6 * len(settings["d"]), 6.6), squeeze=False
+    )
     for (axis, lower), d in zip(axes.T, settings["d"], strict=True):
         for method in METHODS:
             for k, row in enumerate(cells.get((d, method), ())):

@@ -12,8 +12,24 @@ TITLE = "Level of the default test"
 _MODELS = ["normal", "correlated normal", "Laplace law", "RBM"]
 SCALES = {
     "smoke": dict(models=_MODELS, d=[2, 5], n=[30], tests=20, block=20, n_resamples=99, burn_in=50),
-    "quick": dict(models=_MODELS, d=[2, 20, 100], n=[60, 300], tests=200, block=25, n_resamples=199, burn_in=500),
-    "paper": dict(models=_MODELS, d=[2, 20, 100], n=[60, 300, 1000], tests=1000, block=25, n_resamples=299, burn_in=500),
+    "quick": dict(
+        models=_MODELS,
+        d=[2, 20, 100],
+        n=[60, 300],
+        tests=200,
+        block=25,
+        n_resamples=199,
+        burn_in=500,
+    ),
+    "paper": dict(
+        models=_MODELS,
+        d=[2, 20, 100],
+        n=[60, 300, 1000],
+        tests=1000,
+        block=25,
+        n_resamples=299,
+        burn_in=500,
+    ),
 }
 ALPHAS = (0.01, 0.05, 0.1)
 
@@ -52,7 +68,17 @@ def report(rows, settings):
         rates = [np.mean(pvalues <= alpha) for alpha in ALPHAS]
         inside = low <= rates[1] <= high
         outside += not inside
-        table.append([model, d, n, pvalues.size, *(f"{rate:.3f}" for rate in rates), f"{low:.3f} to {high:.3f}", _yes(inside)])
+        table.append(
+            [
+                model,
+                d,
+                n,
+                pvalues.size,
+                *(f"{rate:.3f}" for rate in rates),
+                f"{low:.3f} to {high:.3f}",
+                _yes(inside),
+            ]
+        )
     pooled = np.mean([row["p"] <= 0.05 for row in rows])
     return [
         Text(
@@ -61,7 +87,18 @@ def report(rows, settings):
             f"(simultaneous over {len(cells)} cells): {outside}."
         ),
         Heading("Rejection rates"),
-        Table(["model", "d", "n", "tests", *(f"level {alpha:g}" for alpha in ALPHAS), "bounds at 0.05", "within"], table),
+        Table(
+            [
+                "model",
+                "d",
+                "n",
+                "tests",
+                *(f"level {alpha:g}" for alpha in ALPHAS),
+                "bounds at 0.05",
+                "within",
+            ],
+            table,
+        ),
     ]
 
 

@@ -8,8 +8,8 @@ import time
 
 import numpy as np
 
-from ..aggregate import MULTIPLES
 from ..gof import gof_test
+from ..procedure.family import MULTIPLES
 from .problems import PROBLEMS, make_null, make_problem
 from .report import Heading, Table, Text, figure_of, interval, pyplot
 
@@ -20,10 +20,18 @@ _COMMON = dict(problems=list(PROBLEMS), nulls=_NULLS, models=10)
 SCALES = {
     "smoke": dict(_COMMON, d=[2, 5], trials=[[60, 2]], n_resamples=99, burn_in=50),
     "quick": dict(
-        _COMMON, d=[2, 10, 30, 100], trials=[[100, 15], [300, 15], [1000, 15]], n_resamples=199, burn_in=200
+        _COMMON,
+        d=[2, 10, 30, 100],
+        trials=[[100, 15], [300, 15], [1000, 15]],
+        n_resamples=199,
+        burn_in=200,
     ),
     "paper": dict(
-        _COMMON, d=[2, 10, 30, 100], trials=[[100, 100], [300, 100], [1000, 100], [3000, 100]], n_resamples=1000, burn_in=2000
+        _COMMON,
+        d=[2, 10, 30, 100],
+        trials=[[100, 100], [300, 100], [1000, 100], [3000, 100]],
+        n_resamples=1000,
+        burn_in=2000,
     ),
 }
 AGGREGATE = "aggregate, cross-fitted (default)"
@@ -40,7 +48,11 @@ METHODS = {
 }
 MEMBERS = (
     "coordinates",
-    *(f"{size} active r, {g}" for g in ("g = r", "active g") for size in ("top 1", "top 3", "top 10", "all")),
+    *(
+        f"{size} active r, {g}"
+        for g in ("g = r", "active g")
+        for size in ("top 1", "top 3", "top 10", "all")
+    ),
 )
 
 
@@ -49,7 +61,8 @@ def tasks(settings):
         dict(problem=problem, null=null, d=d, n=n, trial=trial)
         for n, trials in settings["trials"]
         for d in settings["d"]
-        for null, problem in [(False, name) for name in settings["problems"]] + [(True, name) for name in settings["nulls"]]
+        for null, problem in [(False, name) for name in settings["problems"]]
+        + [(True, name) for name in settings["nulls"]]
         for trial in range(trials)
     ]
 
@@ -58,8 +71,14 @@ def run_task(task, settings, rng):
     # Random models are few, so that each is met again and the spread between them shows; the rest is new in every trial.
     model = task["trial"] % settings["models"]
     make = make_null if task["null"] else make_problem
-    p, q, level = make(task["problem"], task["d"], np.random.default_rng(model) if "RBM" in task["problem"] else rng)
-    x = q.sample(task["n"], rng=rng, **(dict(burn_in=settings["burn_in"]) if level == "RBM" else {}))
+    p, q, level = make(
+        task["problem"],
+        task["d"],
+        np.random.default_rng(model) if "RBM" in task["problem"] else rng,
+    )
+    x = q.sample(
+        task["n"], rng=rng, **(dict(burn_in=settings["burn_in"]) if level == "RBM" else {})
+    )
     pvalues, seconds = {}, {}
     for name, options in METHODS.items():
         if options.get("estimator") == "exact":
@@ -111,19 +130,27 @@ class _Rates:
     def mean(self, method, null=False, problem=None, d=None):
         """Mean over cells, of one problem or of all; nan where the method is missing, as members are in few dimensions."""
         values = [
-            self.rate(method, cell, null) for cell in self.cells[null] if problem in (None, cell[0]) and d in (None, cell[1])
+            self.rate(method, cell, null)
+            for cell in self.cells[null]
+            if problem in (None, cell[0]) and d in (None, cell[1])
         ]
         return np.nanmean(values) if values and not np.all(np.isnan(values)) else np.nan
 
     def best_member(self, cell, members):
-        return max((self.rate(member, cell), member) for member in members if (member, False, cell) in self.counts)
+        return max(
+            (self.rate(member, cell), member)
+            for member in members
+            if (member, False, cell) in self.counts
+        )
 
 
 def report(rows, settings):
     rates = _Rates(rows)
     members = [_member_name(name, multiple) for name in MEMBERS for multiple in MULTIPLES]
     cells = list(rates.cells[False])
-    regret = np.mean([rates.best_member(cell, members)[0] - rates.rate(AGGREGATE, cell) for cell in cells])
+    regret = np.mean(
+        [rates.best_member(cell, members)[0] - rates.rate(AGGREGATE, cell) for cell in cells]
+    )
     averages = {member: rates.mean(member) for member in members}
     favourite = max(averages, key=lambda member: averages[member])
     split_regret = rates.mean(AGGREGATE) - rates.mean(SPLIT)
@@ -143,7 +170,8 @@ def report(rows, settings):
             f"{rates.mean(AGGREGATE) - averages[favourite]:+.3f}. Cross-fitting against a split: {split_regret:+.3f}."
         ),
         figure_of(
-            _figure(rates, members, settings, largest), f"Rejection rate against the dimension, {largest} samples; 95% intervals"
+            _figure(rates, members, settings, largest),
+            f"Rejection rate against the dimension, {largest} samples; 95% intervals",
         ),
         Heading("Level: rejection rate where the model is right"),
         _level_table(rates),
@@ -182,15 +210,23 @@ def _level_table(rates):
         rejected, trials = (sum(count[k] for count in counts) for k in (0, 1))
         low, high = interval(rejected, trials)
         by_null = [_show(rates.mean(method, null=True, problem=null)) for null in _NULLS]
-        table.append([method, *by_null, f"{rejected / trials:.3f}", f"{low:.3f} to {high:.3f}", trials])
+        table.append(
+            [method, *by_null, f"{rejected / trials:.3f}", f"{low:.3f} to {high:.3f}", trials]
+        )
     return Table(["test", *_NULLS, "all", "95% interval", "tests"], table)
 
 
 def _seconds_table(rates, settings):
     sizes = [
-        (d, n) for n, _ in settings["trials"] for d in settings["d"] if d == max(settings["d"]) or n == settings["trials"][-1][0]
+        (d, n)
+        for n, _ in settings["trials"]
+        for d in settings["d"]
+        if d == max(settings["d"]) or n == settings["trials"][-1][0]
     ]
-    table = [[method, *(f"{np.median(rates.seconds[method, d, n]):.3f}" for d, n in sizes)] for method in METHODS]
+    table = [
+        [method, *(f"{np.median(rates.seconds[method, d, n]):.3f}" for d, n in sizes)]
+        for method in METHODS
+    ]
     return Table(["test", *(f"d = {d}, n = {n}" for d, n in sizes)], table)
 
 
@@ -203,7 +239,16 @@ def _spread(rows):
     table = []
     for (d, n), models in by_model.items():
         values = [np.mean(values) for values in models.values()]
-        table.append([d, n, len(values), f"{np.min(values):.2f}", f"{np.median(values):.2f}", f"{np.max(values):.2f}"])
+        table.append(
+            [
+                d,
+                n,
+                len(values),
+                f"{np.min(values):.2f}",
+                f"{np.median(values):.2f}",
+                f"{np.max(values):.2f}",
+            ]
+        )
     return Table(["d", "n", "models", "smallest power", "median", "largest"], table)
 
 
@@ -226,7 +271,14 @@ def _figure(rates, members, settings, n):
     problems = settings["problems"]
     columns = 4
     height = -(-len(problems) // columns)
-    figure, axes = plt.subplots(height, columns, figsize=(3.1 * columns, 2.5 * height), sharex=True, sharey=True, squeeze=False)
+    figure, axes = plt.subplots(
+        height,
+        columns,
+        figsize=(3.1 * columns, 2.5 * height),
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+    )
     lines = {
         AGGREGATE: ("#000000", "-", "o"),
         "KSD": ("#d55e00", "--", "s"),
@@ -236,11 +288,29 @@ def _figure(rates, members, settings, n):
     for axis, problem in zip(axes.flat, problems, strict=False):
         for method, (colour, style, marker) in lines.items():
             values = [rates.rate(method, (problem, d, n)) for d in settings["d"]]
-            axis.plot(settings["d"], values, style, color=colour, marker=marker, markersize=4, label=method)
+            axis.plot(
+                settings["d"],
+                values,
+                style,
+                color=colour,
+                marker=marker,
+                markersize=4,
+                label=method,
+            )
         bands = [interval(*rates.counts[AGGREGATE, False, (problem, d, n)]) for d in settings["d"]]
-        axis.fill_between(settings["d"], *zip(*bands, strict=True), color="black", alpha=0.12, linewidth=0)
+        axis.fill_between(
+            settings["d"], *zip(*bands, strict=True), color="black", alpha=0.12, linewidth=0
+        )
         best = [rates.best_member((problem, d, n), members)[0] for d in settings["d"]]
-        axis.plot(settings["d"], best, color="#cc79a7", linewidth=5, alpha=0.35, zorder=0, label="best member, in hindsight")
+        axis.plot(
+            settings["d"],
+            best,
+            color="#cc79a7",
+            linewidth=5,
+            alpha=0.35,
+            zorder=0,
+            label="best member, in hindsight",
+        )
         axis.axhline(0.05, color="grey", linewidth=0.6)
         axis.set_title(problem, fontsize=9)
         axis.set_xscale("log")
@@ -254,6 +324,14 @@ def _figure(rates, members, settings, n):
     for axis in axes[:, 0]:
         axis.set_ylabel("rejection rate")
     handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncol=5, fontsize=8, frameon=False, bbox_to_anchor=(0.5, -0.04))
+    figure.legend(
+        handles,
+        labels,
+        loc="lower center",
+        ncol=5,
+        fontsize=8,
+        frameon=False,
+        bbox_to_anchor=(0.5, -0.04),
+    )
     figure.tight_layout()
     return figure

@@ -45,7 +45,9 @@ class HeavyAxis(Model):
 
     def sample(self, n, *, rng=None):
         rng = np.random.default_rng(rng)
-        return np.concatenate([self.tail.sample(n, rng=rng), rng.standard_normal((n, self.d - 1))], axis=1)
+        return np.concatenate(
+            [self.tail.sample(n, rng=rng), rng.standard_normal((n, self.d - 1))], axis=1
+        )
 
     def score(self, x):
         return np.concatenate([self.tail.score(x[:, :1]), -x[:, 1:]], axis=1)
@@ -99,7 +101,9 @@ def _tail(d, rng):
 def _modes(d, rng, weights):
     direction = 1.5 * _direction(d, rng)
     means = np.stack([direction, -direction])
-    return GaussianMixture([0.5, 0.5], means, [1.0, 1.0]), GaussianMixture(weights, means, [1.0, 1.0])
+    return GaussianMixture([0.5, 0.5], means, [1.0, 1.0]), GaussianMixture(
+        weights, means, [1.0, 1.0]
+    )
 
 
 def _missing_mode(d, rng):
@@ -135,7 +139,12 @@ _NULLS = {
     "RBM": lambda d, rng: _rbm(d, rng)[0],
 }
 ROTATED = tuple(f"{name}, rotated" for name in ("Laplace", "Student t", "diffusion"))
-PROBLEMS = tuple(name for base in _MAKERS for name in (base, f"{base}, rotated") if name in _MAKERS or name in ROTATED)
+PROBLEMS = tuple(
+    name
+    for base in _MAKERS
+    for name in (base, f"{base}, rotated")
+    if name in _MAKERS or name in ROTATED
+)
 NULL_MODELS = tuple(_NULLS)
 
 

@@ -17,7 +17,17 @@ from .report import Heading, Table, Text, agrees, count_rejection, figure_of, py
 
 FIGURES = True
 TITLE = "Tests of restricted Boltzmann machines"
-_COMMON = dict(d=50, hidden=40, n=1000, train=2000, burn_in=2000, n_resamples=1000, slices=3, go_epochs=50, at=0.01)
+_COMMON = dict(
+    d=50,
+    hidden=40,
+    n=1000,
+    train=2000,
+    burn_in=2000,
+    n_resamples=1000,
+    slices=3,
+    go_epochs=50,
+    at=0.01,
+)
 SCALES = {
     "smoke": dict(
         _COMMON, d=6, hidden=4, n=80, train=80, burn_in=30, n_resamples=99, perturbations=[0.0, 0.01, 0.1], models=2, trials=1,
@@ -31,11 +41,34 @@ SCALES = {
         pruning=[1, 2, 3, 5, 10, 20, 50], epochs=[10, 25, 50, 100, 200],
     ),
 }  # fmt: skip
-AGGREGATE, AGGREGATE_TRAINED, KSD = "aggregate (default)", "aggregate, slices from the burn-in", "KSD"
-EXACT, KE, KE_DEBIASED, GE, GO = "SKSD-rg+Ex", "SKSD-rg+KE", "SKSD-rg+KE, debiased", "SKSD-rg+GE", "SKSD-rg+GO"
+AGGREGATE, AGGREGATE_TRAINED, KSD = (
+    "aggregate (default)",
+    "aggregate, slices from the burn-in",
+    "KSD",
+)
+EXACT, KE, KE_DEBIASED, GE, GO = (
+    "SKSD-rg+Ex",
+    "SKSD-rg+KE",
+    "SKSD-rg+KE, debiased",
+    "SKSD-rg+GE",
+    "SKSD-rg+GO",
+)
 RANDOM_EXACT, RANDOM_KE, RANDOM_GO = "randSKSD-g+Ex", "randSKSD-g+KE", "randSKSD-g+GO"
-METHODS = (AGGREGATE, AGGREGATE_TRAINED, EXACT, KE, KE_DEBIASED, GE, GO, RANDOM_EXACT, RANDOM_KE, RANDOM_GO, KSD)
-PUBLISHED = {EXACT: (0.95, 0.04), KE: (0.67, 0.19), GO: (0.45, 10.15)}  # rejection rate and seconds to find slices, at 0.01
+METHODS = (
+    AGGREGATE,
+    AGGREGATE_TRAINED,
+    EXACT,
+    KE,
+    KE_DEBIASED,
+    GE,
+    GO,
+    RANDOM_EXACT,
+    RANDOM_KE,
+    RANDOM_GO,
+    KSD,
+)
+# Rejection rate and seconds to find slices, at 0.01.
+PUBLISHED = {EXACT: (0.95, 0.04), KE: (0.67, 0.19), GO: (0.45, 10.15)}
 
 
 def tasks(settings):
@@ -48,7 +81,9 @@ def tasks(settings):
 
 
 def run_task(task, settings, rng):
-    p = GaussBernRBM.random(settings["d"], settings["hidden"], rng=np.random.default_rng(task["model"]))
+    p = GaussBernRBM.random(
+        settings["d"], settings["hidden"], rng=np.random.default_rng(task["model"])
+    )
     q = p.perturbed(task["perturbation"], rng=rng)
     x = q.sample(settings["n"], burn_in=settings["burn_in"], rng=rng)
     train = q.burn_in_samples(settings["train"], burn_in=settings["burn_in"], rng=rng)
@@ -76,7 +111,11 @@ def run_task(task, settings, rng):
     pvalues[AGGREGATE] = float(gof_test(x, p, **common).pvalue)
     pvalues[AGGREGATE_TRAINED] = float(gof_test(x, p, train=train, **common).pvalue)
     pvalues[KSD] = float(gof_test(x, p, method="ksd", **common).pvalue)
-    ablations = _ablations(trial, settings, axes) if task["perturbation"] == settings["at"] else {"pruning": [], "epochs": []}
+    ablations = (
+        _ablations(trial, settings, axes)
+        if task["perturbation"] == settings["at"]
+        else {"pruning": [], "epochs": []}
+    )
     return [dict(task, p=pvalues, seconds=seconds, **ablations)]
 
 
@@ -89,14 +128,31 @@ class _Trial:
 
     def active(self, estimator, **options):
         score_q = self.q if estimator == "exact" else None
-        return active_slices(self.train, self.p, estimator=estimator, score_q=score_q, debias=False, **options)
+        return active_slices(
+            self.train, self.p, estimator=estimator, score_q=score_q, debias=False, **options
+        )
 
     def climbed(self, slices, epochs, update="rg"):
         batch_size = min(100, self.train.shape[0])
-        return refine_slices(self.train, self.p, slices, epochs=epochs, batch_size=batch_size, update=update, rng=self.rng)
+        return refine_slices(
+            self.train,
+            self.p,
+            slices,
+            epochs=epochs,
+            batch_size=batch_size,
+            update=update,
+            rng=self.rng,
+        )
 
     def pvalue(self, slices):
-        result = gof_test(self.x, self.p, slices=slices, null="bootstrap", n_resamples=self.n_resamples, rng=self.rng)
+        result = gof_test(
+            self.x,
+            self.p,
+            slices=slices,
+            null="bootstrap",
+            n_resamples=self.n_resamples,
+            rng=self.rng,
+        )
         return float(result.pvalue)
 
 
@@ -160,7 +216,13 @@ def report(rows, settings):
         Heading("All perturbations (0 is the level)"),
         Table(
             ["test", *(f"{value:g}" for value in settings["perturbations"])],
-            [[method, *(show_rate(*counts[method, value]) for value in settings["perturbations"])] for method in METHODS],
+            [
+                [
+                    method,
+                    *(show_rate(*counts[method, value]) for value in settings["perturbations"]),
+                ]
+                for method in METHODS
+            ],
         ),
         Heading(f"Number of slices, perturbation {settings['at']:g}"),
         _ablation_table(pruning, "slices"),
@@ -175,7 +237,10 @@ def _table(counts, by_model, seconds, settings, comparable):
         count = counts[method, settings["at"]]
         rate, paper_seconds = PUBLISHED.get(method, (None, None)) if comparable else (None, None)
         rates = [
-            rejected / trials for rejected, trials in (by_model[method, settings["at"], k] for k in range(settings["models"]))
+            rejected / trials
+            for rejected, trials in (
+                by_model[method, settings["at"], k] for k in range(settings["models"])
+            )
         ]
         table.append(
             [method, show_rate(*count), "" if rate is None else rate, agrees(*count, rate), f"{min(rates):.2f} to {max(rates):.2f}",
@@ -190,7 +255,9 @@ def _remarks(counts, settings, comparable):
     if not comparable:
         return
     differ = [
-        method for method, (rate, _) in PUBLISHED.items() if agrees(*counts[method, settings["at"]], rate) == "NO"
+        method
+        for method, (rate, _) in PUBLISHED.items()
+        if agrees(*counts[method, settings["at"]], rate) == "NO"
     ]
     if differ:
         yield Text(
@@ -213,7 +280,14 @@ def _ablation_table(counts, what):
     return Table(["test", *(f"{place} {what}" for place in places)], table)
 
 
-_COLOURS = {AGGREGATE: "#000000", EXACT: "#0072b2", KE: "#009e73", GO: "#d55e00", KSD: "#cc79a7", GE: "#56b4e9"}
+_COLOURS = {
+    AGGREGATE: "#000000",
+    EXACT: "#0072b2",
+    KE: "#009e73",
+    GO: "#d55e00",
+    KSD: "#cc79a7",
+    GE: "#56b4e9",
+}
 
 
 def _figure(counts, pruning, epochs, settings):
@@ -221,17 +295,33 @@ def _figure(counts, pruning, epochs, settings):
     figure, axes = plt.subplots(1, 4, figsize=(14, 3.4), sharey=True)
     places = settings["perturbations"]
     for method in (AGGREGATE, EXACT, KE, GE, GO, KSD):
-        rate_line(axes[0], places, [counts[method, place] for place in places], method, _COLOURS[method])
+        rate_line(
+            axes[0], places, [counts[method, place] for place in places], method, _COLOURS[method]
+        )
     for method, partner in ((EXACT, RANDOM_EXACT), (KE, RANDOM_KE), (GO, RANDOM_GO)):
-        rate_line(axes[1], places, [counts[method, place] for place in places], method, _COLOURS[method])
-        rate_line(axes[1], places, [counts[partner, place] for place in places], partner, _COLOURS[method], "--")
+        rate_line(
+            axes[1], places, [counts[method, place] for place in places], method, _COLOURS[method]
+        )
+        rate_line(
+            axes[1],
+            places,
+            [counts[partner, place] for place in places],
+            partner,
+            _COLOURS[method],
+            "--",
+        )
     for axis, found in ((axes[2], pruning), (axes[3], epochs)):
         for method in dict.fromkeys(name for name, _ in found):
             sizes = [place for name, place in found if name == method]
             colour = next(_COLOURS[base] for base in (EXACT, KE, GO) if method.startswith(base))
             dashes = "--" if method == f"{GO}, {settings['slices']}" else "-"
             rate_line(axis, sizes, [found[method, size] for size in sizes], method, colour, dashes)
-    titles = ("methods", "r active or fixed", f"perturbation {settings['at']:g}", f"perturbation {settings['at']:g}")
+    titles = (
+        "methods",
+        "r active or fixed",
+        f"perturbation {settings['at']:g}",
+        f"perturbation {settings['at']:g}",
+    )
     labels = ("perturbation", "perturbation", "number of slices", "epochs of GO")
     for axis, title, label in zip(axes, titles, labels, strict=True):
         axis.set_title(title, fontsize=9)

@@ -66,7 +66,12 @@ def write_report(folder, name, title, blocks):
         elif isinstance(block, Text):
             markdown += [block.text, ""]
         elif isinstance(block, Table):
-            markdown += [_row(block.header), _row(["---"] * len(block.header)), *map(_row, block.rows), ""]
+            markdown += [
+                _row(block.header),
+                _row(["---"] * len(block.header)),
+                *map(_row, block.rows),
+                "",
+            ]
         else:
             count += 1
             picture = f"{name}_{count}.png"
@@ -91,7 +96,10 @@ def _element(block):
         return f"<p>{html.escape(block.text)}</p>"
     if isinstance(block, Table):
         head = "".join(f"<th>{html.escape(str(cell))}</th>" for cell in block.header)
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in block.rows)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>"
+            for row in block.rows
+        )
         return f"<table><tr>{head}</tr>{body}</table>"
     data = base64.b64encode(block.png).decode()
     caption = html.escape(block.caption)
@@ -155,4 +163,12 @@ def shared_legend(figure, axis, columns):
     """One legend below all plots, with the lines of one of them."""
     handles, labels = axis.get_legend_handles_labels()
     figure.tight_layout()
-    figure.legend(handles, labels, loc="upper center", ncol=columns, fontsize=8, frameon=False, bbox_to_anchor=(0.5, 0.0))
+    figure.legend(
+        handles,
+        labels,
+        loc="upper center",
+        ncol=columns,
+        fontsize=8,
+        frameon=False,
+        bbox_to_anchor=(0.5, 0.0),
+    )

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import cluster, journal
-from ..pool import ProcessesDied, finished
+from ..scale import cluster, journal
+from ..scale.pool import ProcessesDied, finished
 
 EXPERIMENTS = ("benchmark_gof", "rbm", "ica", "level", "power")
 
@@ -85,14 +85,18 @@ def run(name, scale="smoke", out="results", *, jobs=1, client=None, resume=False
         count = len(tasks) - len(left)
         try:
             with path.open("a") as file:
-                for task, rows in _outcomes(functools.partial(_run_task, name, settings), left, jobs, client):
+                for task, rows in _outcomes(
+                    functools.partial(_run_task, name, settings), left, jobs, client
+                ):
                     done[task_key(task)] = rows
                     journal.append(file, {"task": task, "rows": rows})
                     count += 1
                     if progress is not None:
                         progress(count, len(tasks))
         except (ProcessesDied, cluster.ClientLost) as error:
-            raise RunError(f"{error}. The {count} trials before are kept; go on with --resume.") from error
+            raise RunError(
+                f"{error}. The {count} trials before are kept; go on with --resume."
+            ) from error
         except OSError as error:
             raise RunError(
                 f"could not write {path}: {error}. The {count} trials before are kept; go on with --resume when there is room."
@@ -133,14 +137,20 @@ def _open_results(path, header, resume):
     """Results that are there already, by task; a last line that a kill tore apart is taken off."""
     journal.begin(path, header)
     try:
-        there, lines, whole = journal.read(path, lambda line: (line["task"].keys(), line["rows"][0].keys()))
+        there, lines, whole = journal.read(
+            path, lambda line: (line["task"].keys(), line["rows"][0].keys())
+        )
     except journal.Unreadable as error:
         raise RunError(f"{error} Mend it or choose another folder.") from None
     expected = json.loads(json.dumps(header))
     if there != expected:
-        raise RunError(f"{path} holds results of other settings ({_difference(there, expected)}); choose another folder.")
+        raise RunError(
+            f"{path} holds results of other settings ({_difference(there, expected)}); choose another folder."
+        )
     if not resume and lines:
-        raise RunError(f"{path} holds {len(lines)} finished trials; go on with --resume or choose another folder.")
+        raise RunError(
+            f"{path} holds {len(lines)} finished trials; go on with --resume or choose another folder."
+        )
     journal.mend(path, whole)
     return {task_key(line["task"]): line["rows"] for line in lines}
 
@@ -150,7 +160,11 @@ def _difference(there, wanted):
         return "it has no settings"
     there = {**there, **there["settings"]}
     wanted = {**wanted, **wanted["settings"]}
-    names = [name for name in sorted({*there, *wanted} - {"settings"}) if there.get(name) != wanted.get(name)]
+    names = [
+        name
+        for name in sorted({*there, *wanted} - {"settings"})
+        if there.get(name) != wanted.get(name)
+    ]
     return ", ".join(f"{name}: {there.get(name)} there, {wanted.get(name)} here" for name in names)
 
 

@@ -53,14 +53,18 @@ class Draws:
 
     def test(self, **options):
         """`fastsksd.gof_test` of these draws with ``lag="auto"`` and any other of its options."""
-        return replace(gof_test(self.x, self.score, **({"lag": "auto"} | options)), names=self.names)
+        return replace(
+            gof_test(self.x, self.score, **({"lag": "auto"} | options)), names=self.names
+        )
 
     def __len__(self):
         return self.x.shape[0]
 
     def __repr__(self):
         shown = ", ".join(self.names[:6]) + (", ..." if len(self.names) > 6 else "")
-        notes = [f"{self.n_divergent} divergent"] * (self.n_divergent > 0) + [f"{self.n_dropped} dropped"] * (self.n_dropped > 0)
+        notes = [f"{self.n_divergent} divergent"] * (self.n_divergent > 0) + [
+            f"{self.n_dropped} dropped"
+        ] * (self.n_dropped > 0)
         chains = np.unique(self.chain).size
         return f"Draws({len(self)} of {chains} chain{'s' * (chains > 1)}, d={len(self.names)}: {shown}{'; ' * bool(notes)}{', '.join(notes)})"
 
@@ -79,7 +83,10 @@ def indexed(name, shape, labels=None):
     axes = [range(size) for size in shape] if labels is None else labels
     grid = np.meshgrid(*(np.arange(size) for size in shape), indexing="ij")
     places = zip(*(axis.ravel() for axis in grid), strict=True) if shape else [()]
-    return [f"{name}[{', '.join(str(axes[k][i]) for k, i in enumerate(place))}]" if shape else name for place in places]
+    return [
+        f"{name}[{', '.join(str(axes[k][i]) for k, i in enumerate(place))}]" if shape else name
+        for place in places
+    ]
 
 
 def check_variables(var_names, known):
@@ -94,7 +101,9 @@ def check_variables(var_names, known):
     return list(dict.fromkeys(names))
 
 
-def collect(blocks, *, score=None, diverging=None, var_names=None, on_divergence="error", on_nan="error"):
+def collect(
+    blocks, *, score=None, diverging=None, var_names=None, on_divergence="error", on_nan="error"
+):
     """`Draws` of some `blocks`.
 
     Scores come with the blocks, or from ``score(x, rows)``, with x all columns of all blocks at these rows; it sees finite draws only.
@@ -105,7 +114,11 @@ def collect(blocks, *, score=None, diverging=None, var_names=None, on_divergence
     chosen = check_variables(var_names, list(dict.fromkeys(block.variable for block in blocks)))
     chains, length = blocks[0].x.shape[:2]
     chain = np.repeat(np.arange(chains), length)
-    diverging = np.zeros(chain.size, dtype=bool) if diverging is None else np.asarray(diverging, dtype=bool).reshape(-1)
+    diverging = (
+        np.zeros(chain.size, dtype=bool)
+        if diverging is None
+        else np.asarray(diverging, dtype=bool).reshape(-1)
+    )
     x = _columns([block.x for block in blocks], chain.size)
     keep = np.ones(chain.size, dtype=bool)
     if on_divergence != "keep" and diverging.any():
@@ -138,7 +151,9 @@ def collect(blocks, *, score=None, diverging=None, var_names=None, on_divergence
 
 
 def _columns(arrays, n):
-    return np.concatenate([np.asarray(array, dtype=float).reshape(n, -1) for array in arrays], axis=1)
+    return np.concatenate(
+        [np.asarray(array, dtype=float).reshape(n, -1) for array in arrays], axis=1
+    )
 
 
 def _sort_out(values, keep, chain, on_nan, complaint):
@@ -149,5 +164,7 @@ def _sort_out(values, keep, chain, on_nan, complaint):
 
 
 def _count(bad, chain):
-    where = ", ".join(f"{count} in chain {k}" for k, count in enumerate(np.bincount(chain[bad])) if count)
+    where = ", ".join(
+        f"{count} in chain {k}" for k, count in enumerate(np.bincount(chain[bad])) if count
+    )
     return f"{np.count_nonzero(bad)} of {bad.size} draws ({where})"

@@ -13,7 +13,9 @@ def library(name):
     try:
         return import_module(name)
     except ImportError as error:
-        raise ImportError(f"fastsksd.interop.{name} needs {name}; install it with: pip install 'fastsksd[{name}]'") from error
+        raise ImportError(
+            f"fastsksd.interop.{name} needs {name}; install it with: pip install 'fastsksd[{name}]'"
+        ) from error
 
 
 def directions(slices):
@@ -21,7 +23,9 @@ def directions(slices):
     if isinstance(slices, Slices):
         return slices.r, slices.g
     if not (isinstance(slices, (tuple, list)) and len(slices) == 2):
-        raise TypeError(f"`slices` must be a Slices object or a pair (r, g); got {type(slices).__name__}.")
+        raise TypeError(
+            f"`slices` must be a Slices object or a pair (r, g); got {type(slices).__name__}."
+        )
     return slices
 
 

@@ -15,9 +15,22 @@ def tree_blocks(positions, gradients=None):
     blocks = []
     for (path, x), score in zip(leaves, scores, strict=True):
         x = np.asarray(x)
-        name = ".".join(str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))) for key in path) or "x"
+        name = (
+            ".".join(
+                str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key))))
+                for key in path
+            )
+            or "x"
+        )
         flat = x.reshape(*x.shape[:2], -1)
-        blocks.append(Block(name, indexed(name, x.shape[2:]), flat, None if score is None else np.asarray(score).reshape(flat.shape)))
+        blocks.append(
+            Block(
+                name,
+                indexed(name, x.shape[2:]),
+                flat,
+                None if score is None else np.asarray(score).reshape(flat.shape),
+            )
+        )
     return blocks
 
 

@@ -12,7 +12,9 @@ from ._library import library
 _STORED = ("unconstrained_draw", "gradient")
 
 
-def draws(idata, *, score=None, var_names=None, group="posterior", on_divergence="error", on_nan="error"):
+def draws(
+    idata, *, score=None, var_names=None, group="posterior", on_divergence="error", on_nan="error"
+):
     """Draws with their scores, from gradients that the sampler stored or from a score function.
 
     Parameters
@@ -50,11 +52,19 @@ def draws(idata, *, score=None, var_names=None, group="posterior", on_divergence
         return collect(_stored_blocks(idata), var_names=var_names, **options)
     variables = variables_of(idata, group)
     chosen = check_variables(var_names, list(variables))
-    blocks = [Block(name, labels, values) for name in chosen for labels, values in [flat(name, *variables[name])]]
+    blocks = [
+        Block(name, labels, values)
+        for name in chosen
+        for labels, values in [flat(name, *variables[name])]
+    ]
     if score_is_array(score):
         blocks = _with_scores(blocks, score)
         score = None
-    return collect(blocks, score=None if score is None else lambda x, rows: evaluate_score(score, x, finite=False), **options)
+    return collect(
+        blocks,
+        score=None if score is None else lambda x, rows: evaluate_score(score, x, finite=False),
+        **options,
+    )
 
 
 def read(idata, name="idata"):
@@ -81,7 +91,9 @@ def variables_of(idata, group="posterior"):
     if hasattr(idata, "groups"):
         members = _group(idata, group)
         if members is None:
-            raise ValueError(f"`group`: no group {group!r}; there are {', '.join(repr(name) for name in idata)}.")
+            raise ValueError(
+                f"`group`: no group {group!r}; there are {', '.join(repr(name) for name in idata)}."
+            )
         return {str(name): _labelled(name, members[name]) for name in members.data_vars}
     if hasattr(idata, "data_vars"):
         return {str(name): _labelled(name, idata[name]) for name in idata.data_vars}
@@ -92,7 +104,10 @@ def variables_of(idata, group="posterior"):
             "a mapping must hold arrays (chains, draws, ...) with the same first two axes; got shapes "
             + ", ".join(f"{name} {values.shape}" for name, values in variables.items())
         )
-    return {name: (values, [range(size) for size in values.shape[2:]]) for name, values in variables.items()}
+    return {
+        name: (values, [range(size) for size in values.shape[2:]])
+        for name, values in variables.items()
+    }
 
 
 def diverging(idata):
@@ -106,7 +121,9 @@ def diverging(idata):
 def flat(name, values, labels):
     """Names and values (chains, draws, k) of the entries of one variable; an error where it can't have a score."""
     if values.dtype.kind != "f":
-        raise ValueError(f"`var_names`: {name!r} holds {values.dtype} and has no score; name the continuous variables.")
+        raise ValueError(
+            f"`var_names`: {name!r} holds {values.dtype} and has no score; name the continuous variables."
+        )
     return indexed(name, values.shape[2:], labels), values.reshape(*values.shape[:2], -1)
 
 
@@ -126,7 +143,9 @@ def _with_scores(blocks, score):
     widths = np.cumsum([block.x.shape[2] for block in blocks])
     scores = np.asarray(score, dtype=float)
     if scores.shape != (chains * length, widths[-1]):
-        raise ValueError(f"`score` must have the shape of the draws, {(chains * length, int(widths[-1]))}; got {scores.shape}.")
+        raise ValueError(
+            f"`score` must have the shape of the draws, {(chains * length, int(widths[-1]))}; got {scores.shape}."
+        )
     parts = np.split(scores.reshape(chains, length, -1), widths[:-1], axis=2)
     return [block._replace(score=part) for block, part in zip(blocks, parts, strict=True)]
 
@@ -145,7 +164,12 @@ def _stored_blocks(idata):
     owners = _owners(idata)
     labels = [str(label) for label in x[x.dims[2]].values]
     return [
-        Block(owners.get(label, label), [label], x.values[:, :, k : k + 1], gradient.values[:, :, k : k + 1])
+        Block(
+            owners.get(label, label),
+            [label],
+            x.values[:, :, k : k + 1],
+            gradient.values[:, :, k : k + 1],
+        )
         for k, label in enumerate(labels)
     ]
 
@@ -155,5 +179,7 @@ def _owners(idata):
     owners = {}
     for name, (values, _) in variables_of(idata).items():
         places = np.ndindex(*values.shape[2:])
-        owners |= {f"{name}_{'.'.join(map(str, place))}" if place else name: name for place in places}
+        owners |= {
+            f"{name}_{'.'.join(map(str, place))}" if place else name: name for place in places
+        }
     return owners

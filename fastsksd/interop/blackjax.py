@@ -58,12 +58,20 @@ def draws(
     """
     jax = library("jax")
     if not hasattr(states, "position") or not hasattr(states, "logdensity"):
-        raise TypeError(f"`states` must be stacked states of a BlackJAX sampler, with position and logdensity; got {type(states).__name__}.")
+        raise TypeError(
+            f"`states` must be stacked states of a BlackJAX sampler, with position and logdensity; got {type(states).__name__}."
+        )
     axes = np.ndim(states.logdensity)
     if axes not in (1, 2):
-        raise ValueError(f"`states` must be stacked along one axis, or two with chains; the log-densities have shape {np.shape(states.logdensity)}.")
+        raise ValueError(
+            f"`states` must be stacked along one axis, or two with chains; the log-densities have shape {np.shape(states.logdensity)}."
+        )
     if (axes == 2) != (chain_axis in (0, 1)):
-        wanted = "0 or 1, for states stacked along two axes" if axes == 2 else "None, for states stacked along one axis"
+        wanted = (
+            "0 or 1, for states stacked along two axes"
+            if axes == 2
+            else "None, for states stacked along one axis"
+        )
         raise ValueError(f"`chain_axis` must be {wanted}; got {chain_axis!r}.")
 
     def by_chain(leaf):
@@ -74,11 +82,17 @@ def draws(
     options = dict(var_names=var_names, on_divergence=on_divergence, on_nan=on_nan)
     if infos is not None:
         if not hasattr(infos, "is_divergent"):
-            raise TypeError(f"`infos` must have is_divergent, as those of HMC and NUTS; got {type(infos).__name__}.")
+            raise TypeError(
+                f"`infos` must have is_divergent, as those of HMC and NUTS; got {type(infos).__name__}."
+            )
         options["diverging"] = by_chain(infos.is_divergent)
     if logdensity_fn is not None:
-        function = tree_score(logdensity_fn, jax.tree.map(lambda leaf: leaf[0, 0], positions), batch_size)
+        function = tree_score(
+            logdensity_fn, jax.tree.map(lambda leaf: leaf[0, 0], positions), batch_size
+        )
         return collect(tree_blocks(positions), score=lambda x, rows: function(x), **options)
     if not hasattr(states, "logdensity_grad"):
         raise ValueError(f"`logdensity_fn` is needed: {type(states).__name__} holds no gradients.")
-    return collect(tree_blocks(positions, jax.tree.map(by_chain, states.logdensity_grad)), **options)
+    return collect(
+        tree_blocks(positions, jax.tree.map(by_chain, states.logdensity_grad)), **options
+    )

@@ -46,12 +46,18 @@ def sksd_loss(x, score, slices, *, kernel="rbf", statistic="v"):
     kinds = [getattr(rows, "dtype", None) for rows in directions(slices)]
     x, score, r, g = (jnp.asarray(value, dtype=float) for value in (x, score, *directions(slices)))
     if score.shape != x.shape:
-        raise ValueError(f"`score` must have the shape of the samples, {x.shape}; got {score.shape}.")
+        raise ValueError(
+            f"`score` must have the shape of the samples, {x.shape}; got {score.shape}."
+        )
     if r.ndim != 2 or r.shape != g.shape or r.shape[1] != x.shape[-1]:
-        raise ValueError(f"`slices` must be r and g of shape (m, {x.shape[-1]}); got {r.shape} and {g.shape}.")
+        raise ValueError(
+            f"`slices` must be r and g of shape (m, {x.shape[-1]}); got {r.shape} and {g.shape}."
+        )
     # Directions of half precision, which rounding has left longer or shorter, have unit length as far as that goes.
     r, g = (
-        rows / rounded_lengths(jax.lax.stop_gradient(rows), float(jnp.finfo(kind).eps), jnp) if kind in (jnp.float16, jnp.bfloat16) else rows
+        rows / rounded_lengths(jax.lax.stop_gradient(rows), float(jnp.finfo(kind).eps), jnp)
+        if kind in (jnp.float16, jnp.bfloat16)
+        else rows
         for rows, kind in zip((r, g), kinds, strict=True)
     )
     return _loss_function()(kernel, statistic, x, score, r, g)
@@ -71,16 +77,22 @@ def _loss_function():
     def loss(kernel, statistic, x, score, r, g):
         def value(*inputs):
             x, score, r, g = (np.asarray(array, dtype=float) for array in inputs)
-            return np.asarray(sksd(x, score, (r, g), kernel=kernel, statistic=statistic), dtype=inputs[1].dtype)
+            return np.asarray(
+                sksd(x, score, (r, g), kernel=kernel, statistic=statistic), dtype=inputs[1].dtype
+            )
 
         return call(value, scalar(score), x, score, r, g)
 
     def forward(kernel, statistic, x, score, r, g):
         def value_and_grad(*inputs):
             x, score, r, g = (np.asarray(array, dtype=float) for array in inputs)
-            value, gradients = sksd_value_and_grad(x, score, (r, g), kernel=kernel, statistic=statistic, wrt=_INPUTS)
+            value, gradients = sksd_value_and_grad(
+                x, score, (r, g), kernel=kernel, statistic=statistic, wrt=_INPUTS
+            )
             dtype = inputs[1].dtype
-            return np.asarray(value, dtype=dtype), tuple(gradients[name].astype(dtype) for name in _INPUTS)
+            return np.asarray(value, dtype=dtype), tuple(
+                gradients[name].astype(dtype) for name in _INPUTS
+            )
 
         like = tuple(jax.ShapeDtypeStruct(array.shape, score.dtype) for array in (x, score, r, g))
         return call(value_and_grad, (scalar(score), like), x, score, r, g)
@@ -119,4 +131,6 @@ def score_from_logp(logp, *, batch_size=None):
         raise TypeError(f"`logp` must be a function of one sample, not {type(logp).__name__}.")
     batch_size = check_batch_size(batch_size)
     gradient = jax.jit(jax.vmap(jax.grad(logp)))
-    return lambda x: in_batches(lambda rows: np.asarray(gradient(rows), dtype=float), np.asarray(x, dtype=float), batch_size)
+    return lambda x: in_batches(
+        lambda rows: np.asarray(gradient(rows), dtype=float), np.asarray(x, dtype=float), batch_size
+    )

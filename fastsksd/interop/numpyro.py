@@ -90,12 +90,16 @@ def draws(
     options = dict(var_names=var_names, on_divergence=on_divergence, on_nan=on_nan)
     if not isinstance(source, numpyro.infer.MCMC):
         if samples is None:
-            raise TypeError("`samples` are needed with a model; a finished numpyro.infer.MCMC has its own.")
+            raise TypeError(
+                "`samples` are needed with a model; a finished numpyro.infer.MCMC has its own."
+            )
         samples = read(samples, "samples")
         target = _Target(source, model_args or (), model_kwargs or {})
         drawn = {name: values for name, (values, _) in variables_of(samples).items()}
         positions = target.unconstrain_all(_sites(drawn, target.sites, "samples"))
-        return _with_computed_scores(target.log_density, positions, batch_size, diverging=diverging(samples), **options)
+        return _with_computed_scores(
+            target.log_density, positions, batch_size, diverging=diverging(samples), **options
+        )
     if samples is not None:
         raise TypeError("`samples` are for a model; a numpyro.infer.MCMC has its own.")
     if getattr(source, "_states", None) is None:
@@ -105,7 +109,8 @@ def draws(
     options["diverging"] = extra.get("diverging")
     gradients = extra.get("z_grad")
     target = None
-    if getattr(source.sampler, "model", None) is None:  # the draws of a potential_fn are where it lives
+    # The draws of a potential_fn are where it lives.
+    if getattr(source.sampler, "model", None) is None:
         positions = drawn
     elif gradients is not None and all(f"z.{name}" in extra for name in gradients):
         positions = {name: extra[f"z.{name}"] for name in gradients}
@@ -131,7 +136,9 @@ def _with_computed_scores(log_density, positions, batch_size, **options):
 def _sites(drawn, sites, name):
     missing = [site for site in sites if site not in drawn]
     if missing:
-        raise ValueError(f"`{name}` holds no site {missing[0]!r} of the model; there are {', '.join(map(repr, drawn))}.")
+        raise ValueError(
+            f"`{name}` holds no site {missing[0]!r} of the model; there are {', '.join(map(repr, drawn))}."
+        )
     return {site: library("jax").numpy.asarray(drawn[site]) for site in sites}
 
 
@@ -141,11 +148,17 @@ class _Target:
     def __init__(self, model, args, kwargs):
         numpyro = library("numpyro")
         if not callable(model):
-            raise TypeError(f"`source` must be a finished numpyro.infer.MCMC or a model, a function; got {type(model).__name__}.")
+            raise TypeError(
+                f"`source` must be a finished numpyro.infer.MCMC or a model, a function; got {type(model).__name__}."
+            )
         self.model = numpyro.handlers.seed(model, 0)
         self.args, self.kwargs = tuple(args), dict(kwargs)
         trace = numpyro.handlers.trace(self.model).get_trace(*self.args, **self.kwargs)
-        latent = {name: site for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]}
+        latent = {
+            name: site
+            for name, site in trace.items()
+            if site["type"] == "sample" and not site["is_observed"]
+        }
         discrete = [name for name, site in latent.items() if site["fn"].support.is_discrete]
         self.sites = sorted(latent)
         if discrete:
@@ -157,7 +170,9 @@ class _Target:
         self.example = {name: latent[name]["value"] for name in self.sites}
 
     def unconstrain(self, values):
-        return library("numpyro.infer.util").unconstrain_fn(self.model, self.args, self.kwargs, values)
+        return library("numpyro.infer.util").unconstrain_fn(
+            self.model, self.args, self.kwargs, values
+        )
 
     def unconstrain_all(self, values):
         """The same for arrays (chains, draws, ...)."""
@@ -165,4 +180,6 @@ class _Target:
         return jax.jit(jax.vmap(jax.vmap(self.unconstrain)))(values)
 
     def log_density(self, z):
-        return -library("numpyro.infer.util").potential_energy(self.model, self.args, self.kwargs, z)
+        return -library("numpyro.infer.util").potential_energy(
+            self.model, self.args, self.kwargs, z
+        )

@@ -34,7 +34,9 @@ def score(model, *, mode=None):
     _check_model(model)
     if model.discrete_value_vars:
         names = ", ".join(repr(variable.name) for variable in model.discrete_value_vars)
-        raise ValueError(f"`model` has discrete variables, {names}; fastsksd.interop.pymc.draws takes scores at their draws.")
+        raise ValueError(
+            f"`model` has discrete variables, {names}; fastsksd.interop.pymc.draws takes scores at their draws."
+        )
     start = model.initial_point()
     gradient = _gradient(model, {name: np.shape(value) for name, value in start.items()}, {}, mode)
     d = sum(np.size(value) for value in start.values())
@@ -92,8 +94,12 @@ def draws(model, idata, *, var_names=None, mode=None, on_divergence="error", on_
     for variable in model.continuous_value_vars:
         value = values[variable.name]
         names = indexed(variable.name, value.shape[2:])
-        blocks.append(Block(model.values_to_rvs[variable].name, names, value.reshape(*value.shape[:2], -1)))
-    shapes = {variable.name: values[variable.name].shape[2:] for variable in model.continuous_value_vars}
+        blocks.append(
+            Block(model.values_to_rvs[variable].name, names, value.reshape(*value.shape[:2], -1))
+        )
+    shapes = {
+        variable.name: values[variable.name].shape[2:] for variable in model.continuous_value_vars
+    }
     discrete = {v.name: _rows(values[v.name]).astype(v.dtype) for v in model.discrete_value_vars}
     return collect(
         blocks,
@@ -130,21 +136,28 @@ def _gradient(model, shapes, discrete, mode):
 
 def _unconstrained(model, variables, mode):
     """Values of the model's value variables, (chains, draws, ...): as they are in `variables`, or transformed."""
-    ready = {v.name: np.asarray(variables[v.name][0]) for v in model.value_vars if v.name in variables}
+    ready = {
+        v.name: np.asarray(variables[v.name][0]) for v in model.value_vars if v.name in variables
+    }
     rvs = [rv for rv in model.free_RVs if model.rvs_to_values[rv].name not in ready]
     if not rvs:
         return ready
     missing = [rv.name for rv in model.free_RVs if rv.name not in variables]
     if missing:
-        raise ValueError(f"`idata` has no variable {missing[0]!r} of the model; there are {', '.join(map(repr, variables))}.")
+        raise ValueError(
+            f"`idata` has no variable {missing[0]!r} of the model; there are {', '.join(map(repr, variables))}."
+        )
     pytensor = library("pytensor")
     inputs = {rv: rv.type(f"{rv.name}_drawn") for rv in model.free_RVs}
     forward = [model.rvs_to_transforms[rv].forward(inputs[rv], *rv.owner.inputs) for rv in rvs]
     forward = pytensor.clone_replace(forward, inputs)
-    transform = pytensor.function(list(inputs.values()), forward, mode=mode, on_unused_input="ignore")
+    transform = pytensor.function(
+        list(inputs.values()), forward, mode=mode, on_unused_input="ignore"
+    )
     drawn = [np.asarray(variables[rv.name][0]).astype(rv.dtype) for rv in inputs]
     chains, length = drawn[0].shape[:2]
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # what is not finite is reported as such
+    # What is not finite is reported as such.
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         results = [transform(*row) for row in zip(*map(_rows, drawn), strict=True)]
     for k, rv in enumerate(rvs):
         stacked = np.stack([result[k] for result in results])

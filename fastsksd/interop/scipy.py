@@ -130,7 +130,9 @@ def _is_univariate(stats, part):
 
 def _kernel_density(kde):
     used = kde.weights > 0
-    return GaussianMixture(kde.weights[used], kde.dataset.T[used], [kde.covariance] * int(used.sum()))
+    return GaussianMixture(
+        kde.weights[used], kde.dataset.T[used], [kde.covariance] * int(used.sum())
+    )
 
 
 class _MultivariateT(Model):
@@ -140,7 +142,9 @@ class _MultivariateT(Model):
         self._precision = np.linalg.inv(np.atleast_2d(frozen.shape))
 
     def sample(self, n, *, rng=None):
-        return self._frozen.rvs(check_integer("n", n, 1), random_state=check_rng(rng)).reshape(n, self.d)
+        return self._frozen.rvs(check_integer("n", n, 1), random_state=check_rng(rng)).reshape(
+            n, self.d
+        )
 
     def score(self, x):
         centred = self._check_points(x) - self._frozen.loc
@@ -188,7 +192,9 @@ class _Product(Model):
 
     def sample(self, n, *, rng=None):
         n, rng = check_integer("n", n, 1), check_rng(rng)
-        return np.concatenate([_draw(part, n, stop - start, rng) for part, start, stop in self._columns()], axis=1)
+        return np.concatenate(
+            [_draw(part, n, stop - start, rng) for part, start, stop in self._columns()], axis=1
+        )
 
     def score(self, x):
         z = self._check_points(x)
@@ -205,7 +211,9 @@ class _Product(Model):
 
     def log_density(self, x):
         x = self._check_points(x)
-        return sum(part.logpdf(x[:, start:stop]).sum(axis=1) for part, start, stop in self._columns())
+        return sum(
+            part.logpdf(x[:, start:stop]).sum(axis=1) for part, start, stop in self._columns()
+        )
 
     def _columns(self):
         return zip(self._parts, self._edges[:-1], self._edges[1:], strict=True)
@@ -262,7 +270,11 @@ def _closed_form(stats, part):
     if name not in _SCORES or type(law) is not type(getattr(stats, name)):
         return None
     shapes, loc, scale = law._parse_args(*part.args, **part.kwds)
-    shapes, loc, scale = [np.asarray(value, dtype=float).ravel() for value in shapes], np.ravel(loc), np.ravel(scale)
+    shapes, loc, scale = (
+        [np.asarray(value, dtype=float).ravel() for value in shapes],
+        np.ravel(loc),
+        np.ravel(scale),
+    )
     return lambda x: _SCORES[name]((x - loc) / scale, *shapes) / scale
 
 

@@ -38,7 +38,9 @@ def score(model):
 
     def rows_to_scores(x):
         x = check_samples(x, d=d)
-        return _each(lambda row: model.log_density_gradient(row, propto=True, jacobian=True)[1], x, d)
+        return _each(
+            lambda row: model.log_density_gradient(row, propto=True, jacobian=True)[1], x, d
+        )
 
     return rows_to_scores
 
@@ -80,7 +82,11 @@ def draws(model, idata, *, var_names=None, on_divergence="error", on_nan="error"
     theta = _parameters(model, variables_of(idata))
     chains, length = theta.shape[:2]
     names = model.param_unc_names()
-    x = _each(model.param_unconstrain, np.ascontiguousarray(theta.reshape(chains * length, -1)), len(names)).reshape(chains, length, -1)
+    x = _each(
+        model.param_unconstrain,
+        np.ascontiguousarray(theta.reshape(chains * length, -1)),
+        len(names),
+    ).reshape(chains, length, -1)
     return collect(
         [Block(_base(name), [name], x[:, :, k : k + 1]) for k, name in enumerate(names)],
         score=lambda x, rows: function(x),
@@ -93,7 +99,9 @@ def draws(model, idata, *, var_names=None, on_divergence="error", on_nan="error"
 
 def _check_model(model):
     if not all(callable(getattr(model, name, None)) for name in _NEEDED):
-        raise TypeError(f"`model` must be a bridgestan.StanModel (pip install 'fastsksd[stan]'); got {type(model).__name__}.")
+        raise TypeError(
+            f"`model` must be a bridgestan.StanModel (pip install 'fastsksd[stan]'); got {type(model).__name__}."
+        )
 
 
 def _each(function, rows, width):
@@ -119,17 +127,23 @@ def _parameters(model, variables):
     names = model.param_names()
     odd = [name for name in names if ":" in name or name.endswith((".real", ".imag"))]
     if odd:
-        raise ValueError(f"`model` has a parameter {odd[0]!r}; tuples and complex numbers are not supported.")
+        raise ValueError(
+            f"`model` has a parameter {odd[0]!r}; tuples and complex numbers are not supported."
+        )
     columns = []
     for base in dict.fromkeys(map(_base, names)):
         if base not in variables:
-            raise ValueError(f"`idata` has no variable {base!r} of the model; there are {', '.join(map(repr, variables))}.")
+            raise ValueError(
+                f"`idata` has no variable {base!r} of the model; there are {', '.join(map(repr, variables))}."
+            )
         values, _ = variables[base]
         expected = [name for name in names if _base(name) == base]
         axes = tuple(reversed(range(2, values.ndim)))
         flat = np.transpose(values, (0, 1, *axes)).reshape(*values.shape[:2], -1)
         last = tuple(int(index) for index in expected[-1].split(".")[1:])
         if values.shape[2:] != last:
-            raise ValueError(f"`idata`: {base!r} must have the shape {last} it has in the model; got {values.shape[2:]}.")
+            raise ValueError(
+                f"`idata`: {base!r} must have the shape {last} it has in the model; got {values.shape[2:]}."
+            )
         columns.append(flat)
     return np.concatenate(columns, axis=2)

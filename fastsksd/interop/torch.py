@@ -44,7 +44,9 @@ def sksd_loss(x, score, slices, *, kernel="rbf", statistic="v"):
     """
     torch = library("torch")
     if not isinstance(score, torch.Tensor):
-        raise TypeError(f"`score` must be a tensor, which leads to the model's parameters; got {type(score).__name__}.")
+        raise TypeError(
+            f"`score` must be a tensor, which leads to the model's parameters; got {type(score).__name__}."
+        )
     if not score.is_floating_point():
         raise TypeError(f"`score` must be a tensor of floating point numbers; got {score.dtype}.")
     r, g = directions(slices)
@@ -61,12 +63,16 @@ def _loss_function():
             inputs = (x, score, r, g)
             x_, score_ = (_to_numpy(torch, value) for value in (x, score))
             r_, g_ = (_unit_rows(torch, value) for value in (r, g))
-            ctx.wrt = [name for name, needed in zip(_INPUTS, ctx.needs_input_grad, strict=False) if needed]
+            ctx.wrt = [
+                name for name, needed in zip(_INPUTS, ctx.needs_input_grad, strict=False) if needed
+            ]
             options = dict(kernel=kernel, statistic=statistic)
             if ctx.wrt:
                 value, gradients = sksd_value_and_grad(x_, score_, (r_, g_), wrt=ctx.wrt, **options)
                 like = dict(zip(_INPUTS, inputs, strict=True))
-                ctx.save_for_backward(*(torch.as_tensor(gradients[name]).to(like[name]) for name in ctx.wrt))
+                ctx.save_for_backward(
+                    *(torch.as_tensor(gradients[name]).to(like[name]) for name in ctx.wrt)
+                )
             else:
                 value = sksd(x_, score_, (r_, g_), **options)
             return score.new_tensor(value)
@@ -75,19 +81,31 @@ def _loss_function():
         @torch.autograd.function.once_differentiable
         def backward(ctx, upstream):
             gradients = dict(zip(ctx.wrt, ctx.saved_tensors, strict=True))
-            return *((upstream * gradients[name] if name in gradients else None) for name in _INPUTS), None, None
+            return (
+                *((upstream * gradients[name] if name in gradients else None) for name in _INPUTS),
+                None,
+                None,
+            )
 
     return SlicedDiscrepancy
 
 
 def _to_numpy(torch, value):
-    return value.detach().cpu().double().numpy() if isinstance(value, torch.Tensor) else np.asarray(value, dtype=float)
+    return (
+        value.detach().cpu().double().numpy()
+        if isinstance(value, torch.Tensor)
+        else np.asarray(value, dtype=float)
+    )
 
 
 def _unit_rows(torch, value):
     """Directions; those of half precision, which rounding has left longer or shorter, with unit length."""
     rows = _to_numpy(torch, value)
-    half = isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.bfloat16) and rows.ndim == 2
+    half = (
+        isinstance(value, torch.Tensor)
+        and value.dtype in (torch.float16, torch.bfloat16)
+        and rows.ndim == 2
+    )
     return rows / rounded_lengths(rows, torch.finfo(value.dtype).eps) if half else rows
 
 
@@ -121,7 +139,9 @@ def score_from_logp(logp, *, batch_size=None, dtype=None, device=None):
     batch_size = check_batch_size(batch_size)
 
     def rows(x):
-        points = torch.as_tensor(x, dtype=dtype or torch.get_default_dtype(), device=device).requires_grad_()
+        points = torch.as_tensor(
+            x, dtype=dtype or torch.get_default_dtype(), device=device
+        ).requires_grad_()
         with torch.enable_grad():
             values = logp(points)
             if values.shape not in ((x.shape[0],), (x.shape[0], 1)):

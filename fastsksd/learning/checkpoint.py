@@ -33,10 +33,16 @@ def load_checkpoint(path, settings):
             arrays = dict(file)
         there = json.loads(arrays.pop("settings").item())
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"`checkpoint`: {path} is no checkpoint of a training run; choose another file.") from error
+        raise ValueError(
+            f"`checkpoint`: {path} is no checkpoint of a training run; choose another file."
+        ) from error
     here = json.loads(json.dumps(settings))
     names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
     if names:
-        listing = ", ".join(f"{name}: {there.get(name)} there, {here.get(name)} here" for name in names)
-        raise ValueError(f"`checkpoint`: {path} belongs to a run of other settings ({listing}); choose another file.")
+        listing = ", ".join(
+            f"{name}: {there.get(name)} there, {here.get(name)} here" for name in names
+        )
+        raise ValueError(
+            f"`checkpoint`: {path} belongs to a run of other settings ({listing}); choose another file."
+        )
     return arrays

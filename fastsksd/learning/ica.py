@@ -12,11 +12,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._linalg import gram, product
-from .._validate import check_betas, check_choice, check_integer, check_number, check_rng, check_samples, frozen, real_array
+from .._progress import ProgressBar
+from .._validate import (
+    check_betas,
+    check_choice,
+    check_integer,
+    check_number,
+    check_rng,
+    check_samples,
+    frozen,
+    real_array,
+)
+from ..compute.linalg import gram, product
 from ..kernels import as_kernel
 from ..models import ICA, StudentT
-from ..progress import ProgressBar
 from .checkpoint import load_checkpoint, save_checkpoint
 from .loss import KernelSteinLoss, SlicedSteinLoss
 from .lsd import LearnedSteinLoss
@@ -83,7 +92,11 @@ class ICAFit:
     seconds: float
 
     def __repr__(self):
-        truth = "" if np.isnan(self.gap) else f", {self.gap:.3g} above the true model's {self.true_nll:.4g}"
+        truth = (
+            ""
+            if np.isnan(self.gap)
+            else f", {self.gap:.3g} above the true model's {self.true_nll:.4g}"
+        )
         return (
             f"ICAFit(method={self.method!r}, d={self.model.d}, steps={self.settings['steps']}: test NLL {self.nll:.4g}{truth}; "
             f"{self.seconds:.1f} s)"
@@ -208,9 +221,17 @@ def fit_ica(
         "method": method,
         "df": check_number("df", df, 0.0, strict=True),
         "steps": check_integer("steps", (100 if scoring else 15000) if steps is None else steps, 1),
-        "batch_size": check_integer("batch_size", (n if scoring else min(n, 100)) if batch_size is None else batch_size, 2, n),
+        "batch_size": check_integer(
+            "batch_size",
+            (n if scoring else min(n, 100)) if batch_size is None else batch_size,
+            2,
+            n,
+        ),
         "learning_rate": check_number(
-            "learning_rate", (1.0 if scoring else 1e-3) if learning_rate is None else learning_rate, 0.0, strict=True
+            "learning_rate",
+            (1.0 if scoring else 1e-3) if learning_rate is None else learning_rate,
+            0.0,
+            strict=True,
         ),
         "betas": check_betas(betas),
         "every": check_integer("every", every, 1),
@@ -219,7 +240,9 @@ def fit_ica(
         "statistic": check_choice("statistic", statistic, ("u", "v")),
     }
     default = max(1, settings["steps"] // 20)
-    settings["evaluate_every"] = check_integer("evaluate_every", default if evaluate_every is None else evaluate_every, 1)
+    settings["evaluate_every"] = check_integer(
+        "evaluate_every", default if evaluate_every is None else evaluate_every, 1
+    )
     seed = check_rng(rng).integers(2**63)
     settings["data"] = zlib.crc32(problem.x_test, zlib.crc32(problem.x_train))
     settings["rng"] = None if rng is None else int(seed)
@@ -264,12 +287,18 @@ class _Run:
         initial = problem.initial
         if initial is None:
             initial = np.linalg.inv(ICA.random(x.shape[1], rng=rng).W) / np.sqrt(x.shape[1])
-        self.true_nll = np.nan if problem.truth is None else float(-problem.truth.log_density(problem.x_test).mean())
+        self.true_nll = (
+            np.nan
+            if problem.truth is None
+            else float(-problem.truth.log_density(problem.x_test).mean())
+        )
         if settings["method"] == "sksd-scoring":
             self.trainer = _ScoringDescent(initial, x, self.df, kernel, settings["learning_rate"])
         else:
             loss = self._loss(settings["method"], kernel)
-            self.trainer = _AdamDescent(initial, self.df, loss, settings["learning_rate"], settings["betas"])
+            self.trainer = _AdamDescent(
+                initial, self.df, loss, settings["learning_rate"], settings["betas"]
+            )
 
     def _loss(self, method, kernel):
         settings = self.settings
@@ -287,7 +316,9 @@ class _Run:
                     raise ValueError("`data` must hold the true model for method='sksd-g+ex+go'.")
                 options["score_q"] = self.problem.truth
         refine = "rg" if method == "sksd-rg+go" else "g"
-        return SlicedSteinLoss(d, kernel=kernel, refine=refine, learning_rate=settings["learning_rate"], **options)
+        return SlicedSteinLoss(
+            d, kernel=kernel, refine=refine, learning_rate=settings["learning_rate"], **options
+        )
 
     def _fresh(self):
         return self._draw(self.settings["slice_samples"]), self._model()
@@ -297,7 +328,11 @@ class _Run:
 
     def _draw(self, size):
         x = self.problem.x_train
-        return x if size == x.shape[0] else x[self.rng.choice(x.shape[0], size, replace=False, shuffle=False)]
+        return (
+            x
+            if size == x.shape[0]
+            else x[self.rng.choice(x.shape[0], size, replace=False, shuffle=False)]
+        )
 
     def train(self, checkpoint, progress):
         settings = self.settings
@@ -305,7 +340,8 @@ class _Run:
         if self.step == 0:
             self._evaluate()
         while self.step < settings["steps"]:
-            with np.errstate(all="ignore"):  # numbers that overflow end the run below, with a word on when
+            # Numbers that overflow end the run below, with a word on when.
+            with np.errstate(all="ignore"):
                 value = self.trainer.advance(self._draw(settings["batch_size"]))
             self.step += 1
             self.values.append(value)
@@ -327,12 +363,21 @@ class _Run:
 
     def _obituary(self, checkpoint):
         text = f"the loss or the model was no longer finite after step {self.step} of method={self.settings['method']!r}"
-        kept = f"; the state after step {self.trace[-1][0]} is kept in {checkpoint}" if checkpoint and self.trace[-1][0] else ""
+        kept = (
+            f"; the state after step {self.trace[-1][0]} is kept in {checkpoint}"
+            if checkpoint and self.trace[-1][0]
+            else ""
+        )
         return f"{text}{kept}. A smaller `learning_rate` may help."
 
     def _arrays(self):
         random = np.array(json.dumps(self.rng.bit_generator.state))
-        common = {"step": np.array(self.step), "seconds": np.array(self.seconds), "trace": np.array(self.trace), "rng": random}
+        common = {
+            "step": np.array(self.step),
+            "seconds": np.array(self.seconds),
+            "trace": np.array(self.trace),
+            "rng": random,
+        }
         return common | {f"trainer.{name}": array for name, array in self.trainer.state().items()}
 
     def load(self, path):
@@ -344,7 +389,13 @@ class _Run:
         self.trace = [(int(step), *rest) for step, *rest in arrays["trace"].tolist()]
         self.rng.bit_generator.state = json.loads(arrays["rng"].item())
         mark = "trainer."
-        self.trainer.restore({name.removeprefix(mark): array for name, array in arrays.items() if name.startswith(mark)})
+        self.trainer.restore(
+            {
+                name.removeprefix(mark): array
+                for name, array in arrays.items()
+                if name.startswith(mark)
+            }
+        )
 
     def result(self):
         trace = Trace(*(frozen(column) for column in zip(*self.trace, strict=True)))
@@ -378,9 +429,14 @@ class _AdamDescent:
         value, by_score = self.loss(x, scores)
         gradient = pullback(by_score)
         self.count += 1
-        for moment, beta, target in zip(self.moments, self.betas, (gradient, gradient**2), strict=True):
+        for moment, beta, target in zip(
+            self.moments, self.betas, (gradient, gradient**2), strict=True
+        ):
             moment += (1.0 - beta) * (target - moment)
-        mean, square = (moment / (1.0 - beta**self.count) for moment, beta in zip(self.moments, self.betas, strict=True))
+        mean, square = (
+            moment / (1.0 - beta**self.count)
+            for moment, beta in zip(self.moments, self.betas, strict=True)
+        )
         self.unmixing = self.unmixing - self.learning_rate * mean / (np.sqrt(square) + 1e-8)
         return value
 
@@ -389,9 +445,19 @@ class _AdamDescent:
         return own | {f"loss.{name}": array for name, array in self.loss.state().items()}
 
     def restore(self, state):
-        self.unmixing, self.moments, self.count = state["unmixing"], state["moments"], int(state["count"])
+        self.unmixing, self.moments, self.count = (
+            state["unmixing"],
+            state["moments"],
+            int(state["count"]),
+        )
         mark = "loss."
-        self.loss.restore({name.removeprefix(mark): array for name, array in state.items() if name.startswith(mark)})
+        self.loss.restore(
+            {
+                name.removeprefix(mark): array
+                for name, array in state.items()
+                if name.startswith(mark)
+            }
+        )
 
 
 class _ScoringDescent:
@@ -420,14 +486,18 @@ def _decorrelated(unmixing, x, median):
     u = np.ascontiguousarray(product(x, unmixing).T)
     values, vectors = np.linalg.eigh(gram(u) / u.shape[1])
     if not values[0] > values[-1] * values.size * np.finfo(float).eps:
-        raise ValueError(f"`data` must vary in all of its {values.size} dimensions: its sources can't be told apart.")
+        raise ValueError(
+            f"`data` must vary in all of its {values.size} dimensions: its sources can't be told apart."
+        )
     unmixing = (vectors / np.sqrt(values)) @ vectors.T @ unmixing
     return unmixing * (median / np.median(np.abs(product(x, unmixing))))
 
 
 def _check_problem(data):
     if not isinstance(data, (tuple, list)) or not 2 <= len(data) <= len(ICAProblem._fields):
-        raise TypeError(f"`data` must be an ICAProblem or a pair (x_train, x_test), not {type(data).__name__}.")
+        raise TypeError(
+            f"`data` must be an ICAProblem or a pair (x_train, x_test), not {type(data).__name__}."
+        )
     problem = ICAProblem(*data)
     x_train = check_samples(problem.x_train, "x_train", min_rows=3)
     d = x_train.shape[1]
@@ -437,6 +507,12 @@ def _check_problem(data):
     initial = problem.initial
     if initial is not None:
         initial = real_array("initial", initial)
-        if initial.shape != (d, d) or not np.isfinite(initial).all() or np.linalg.matrix_rank(initial) < d:
-            raise ValueError(f"`initial` must be an invertible matrix of shape {(d, d)}; got shape {initial.shape}.")
+        if (
+            initial.shape != (d, d)
+            or not np.isfinite(initial).all()
+            or np.linalg.matrix_rank(initial) < d
+        ):
+            raise ValueError(
+                f"`initial` must be an invertible matrix of shape {(d, d)}; got shape {initial.shape}."
+            )
     return ICAProblem(x_train, x_test, problem.truth, initial)

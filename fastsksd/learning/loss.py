@@ -7,10 +7,19 @@ between two such refreshes g climbs while the model descends. `KernelSteinLoss` 
 
 import numpy as np
 
-from .._linalg import product
-from .._validate import check_betas, check_choice, check_integer, check_number, check_samples, check_score, evaluate_score
+from .._validate import (
+    check_betas,
+    check_choice,
+    check_integer,
+    check_number,
+    check_samples,
+    check_score,
+    evaluate_score,
+)
+from ..compute.linalg import product
+from ..compute.medians import median_distance
 from ..discrepancy import sksd_value_and_grad
-from ..kernels import as_kernel, median_distance
+from ..kernels import as_kernel
 from ..refine import Ascent
 from ..score_difference import ESTIMATORS, score_difference
 from ..slices import Slices, check_basis, find_slices
@@ -90,12 +99,16 @@ class SlicedSteinLoss:
         self.engine = engine
         self.d = check_integer("d", d, 1)
         if fresh is not None and not callable(fresh):
-            raise TypeError(f"`fresh` must be a function that returns (x, score), not {type(fresh).__name__}.")
+            raise TypeError(
+                f"`fresh` must be a function that returns (x, score), not {type(fresh).__name__}."
+            )
         self.fresh = fresh
         self.every = check_integer("every", every, 1)
         self.estimator = check_choice("estimator", estimator, ESTIMATORS)
         if estimator == "exact" and score_q is None:
-            raise ValueError("`score_q`, the score of the samples' own law, is needed for estimator='exact'.")
+            raise ValueError(
+                "`score_q`, the score of the samples' own law, is needed for estimator='exact'."
+            )
         self.score_q = score_q
         self.basis = check_basis(basis, None, self.d)
         self.debias = debias
@@ -127,7 +140,13 @@ class SlicedSteinLoss:
             values, gradient = self._ascent.step(x, scores)
             return float(values.sum()), gradient
         value, gradients = sksd_value_and_grad(
-            x, scores, self.slices, kernel=self.kernel, statistic=self.statistic, wrt="score", engine=self.engine
+            x,
+            scores,
+            self.slices,
+            kernel=self.kernel,
+            statistic=self.statistic,
+            wrt="score",
+            engine=self.engine,
         )
         return value, gradients["score"]
 
@@ -135,13 +154,29 @@ class SlicedSteinLoss:
         """New slices by Algorithm 1 from samples and the model's score; the climb begins anew."""
         x = check_samples(x, min_rows=3, d=self.d)
         difference = score_difference(
-            x, check_score(score), estimator=self.estimator, score_q=self.score_q, debias=self.debias, engine=self.engine
+            x,
+            check_score(score),
+            estimator=self.estimator,
+            score_q=self.score_q,
+            debias=self.debias,
+            engine=self.engine,
         )
-        self._begin(find_slices(difference, basis=self.basis, debias=self.debias, gaps=False, max_steps=_LANCZOS_STEPS))
+        self._begin(
+            find_slices(
+                difference,
+                basis=self.basis,
+                debias=self.debias,
+                gaps=False,
+                max_steps=_LANCZOS_STEPS,
+            )
+        )
 
     def state(self):
         """Arrays from which `restore` makes a loss of the same settings go on as this one would."""
-        return {"calls": np.array(self.steps), **{name: array.copy() for name, array in self._ascent.state.items()}}
+        return {
+            "calls": np.array(self.steps),
+            **{name: array.copy() for name, array in self._ascent.state.items()},
+        }
 
     def restore(self, state):
         """Go on from what `state` returned."""
@@ -164,7 +199,9 @@ class SlicedSteinLoss:
     def _refresh_from_user(self):
         pair = self.fresh()
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise TypeError(f"`fresh` must return a pair (x, score); it returned {type(pair).__name__}.")
+            raise TypeError(
+                f"`fresh` must return a pair (x, score); it returned {type(pair).__name__}."
+            )
         self.refresh(*pair)
 
 

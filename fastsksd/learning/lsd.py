@@ -9,7 +9,15 @@ import itertools
 
 import numpy as np
 
-from .._validate import check_betas, check_integer, check_number, check_rng, check_samples, check_score, evaluate_score
+from .._validate import (
+    check_betas,
+    check_integer,
+    check_number,
+    check_rng,
+    check_samples,
+    check_score,
+    evaluate_score,
+)
 
 
 class LearnedSteinLoss:
@@ -71,7 +79,10 @@ class LearnedSteinLoss:
         self._weights = []
         for before, after in itertools.pairwise(widths):
             for shape in ((before, after), (after,)):
-                self._weights.append(self.rng.uniform(-1.0, 1.0, shape).astype(np.float32) / np.float32(np.sqrt(before)))
+                self._weights.append(
+                    self.rng.uniform(-1.0, 1.0, shape).astype(np.float32)
+                    / np.float32(np.sqrt(before))
+                )
         self._moments = [[np.zeros_like(weight) for weight in self._weights] for _ in range(2)]
         self.steps = 0
 
@@ -100,13 +111,20 @@ class LearnedSteinLoss:
     def state(self):
         """Arrays from which `restore` makes a loss of the same settings go on; the generator `rng` is not among them."""
         groups = {"weight": self._weights, "mean": self._moments[0], "square": self._moments[1]}
-        arrays = {f"{name}{k}": np.asarray(array) for name, group in groups.items() for k, array in enumerate(group)}
+        arrays = {
+            f"{name}{k}": np.asarray(array)
+            for name, group in groups.items()
+            for k, array in enumerate(group)
+        }
         return {"steps": np.array(self.steps), **arrays}
 
     def restore(self, state):
         """Go on from what `state` returned."""
         self.steps = int(state["steps"])
-        groups = [[state[f"{name}{k}"] for k in range(len(self._weights))] for name in ("weight", "mean", "square")]
+        groups = [
+            [state[f"{name}{k}"] for k in range(len(self._weights))]
+            for name in ("weight", "mean", "square")
+        ]
         self._weights, self._moments = groups[0], groups[1:]
 
 
@@ -117,7 +135,9 @@ def _compiled_functions():
         import jax
         import jax.numpy as jnp
     except ImportError as error:
-        raise ImportError("the learned Stein discrepancy needs JAX; install it with: pip install 'fastsksd[jax]'") from error
+        raise ImportError(
+            "the learned Stein discrepancy needs JAX; install it with: pip install 'fastsksd[jax]'"
+        ) from error
 
     def critic(weights, x):
         for k in range(0, len(weights) - 2, 2):
@@ -128,9 +148,13 @@ def _compiled_functions():
         test = critic(weights, x)
 
         def divergence(v):
-            return jnp.sum(v * jax.jvp(lambda points: critic(weights, points), (x,), (v,))[1], axis=1)
+            return jnp.sum(
+                v * jax.jvp(lambda points: critic(weights, points), (x,), (v,))[1], axis=1
+            )
 
-        return jnp.mean(jnp.sum(scores * test, axis=1) + jnp.mean(jax.vmap(divergence)(signs), axis=0)), test
+        return jnp.mean(
+            jnp.sum(scores * test, axis=1) + jnp.mean(jax.vmap(divergence)(signs), axis=0)
+        ), test
 
     def descended(weights, x, scores, signs, penalty):
         value, test = discrepancy(weights, x, scores, signs)
@@ -138,8 +162,13 @@ def _compiled_functions():
 
     def climb(weights, moments, step, x, scores, signs, penalty, learning_rate, betas):
         slopes = jax.grad(descended)(weights, x, scores, signs, penalty)
-        first = [beta_mean(betas[0], old, slope) for old, slope in zip(moments[0], slopes, strict=True)]
-        second = [beta_mean(betas[1], old, slope**2) for old, slope in zip(moments[1], slopes, strict=True)]
+        first = [
+            beta_mean(betas[0], old, slope) for old, slope in zip(moments[0], slopes, strict=True)
+        ]
+        second = [
+            beta_mean(betas[1], old, slope**2)
+            for old, slope in zip(moments[1], slopes, strict=True)
+        ]
         corrections = [1.0 - beta**step for beta in betas]
         moved = [
             weight - learning_rate * (m / corrections[0]) / (jnp.sqrt(v / corrections[1]) + 1e-8)

@@ -22,13 +22,14 @@ so that a step costs two (d, n) x (n, d) products. No step moves the sources by 
 import numba
 import numpy as np
 
-from .._jit import compiled, parallel
-from .._linalg import product
+from ..compute.jit import compiled, parallel
+from ..compute.linalg import product
 from ..kernels import RBF
 from ..models import StudentT
 
 _LONGEST_STEP = 0.3
-_REACH = 40.0  # widths within which functions are tabulated; beyond, the kernel to nearly all sources is nothing
+# Widths within which functions are tabulated; beyond, the kernel to nearly all sources is nothing.
+_REACH = 40.0
 _NODES = 50  # of a table, per width; linear interpolation is then good to 5e-5
 
 
@@ -37,7 +38,9 @@ class Scoring:
 
     def __init__(self, df, kernel):
         if not isinstance(kernel, RBF) or np.ndim(kernel.bandwidth):
-            raise ValueError("`kernel` of method='sksd-scoring' must be 'rbf' or RBF with one bandwidth.")
+            raise ValueError(
+                "`kernel` of method='sksd-scoring' must be 'rbf' or RBF with one bandwidth."
+            )
         from scipy.special import stdtrit
 
         quantiles = stdtrit(df, (np.arange(2000) + 0.5) / 2000)
@@ -60,7 +63,9 @@ class Scoring:
             k = np.exp(-0.5 * t**2)
             self.tables[:3, begin : begin + 1000] = rows @ k.T
             self.tables[3, begin : begin + 1000] = -(t * k) @ rows[2] / h
-        self.curvatures = np.array([rows[j] @ np.interp(z, self.nodes, self.tables[j]) for j in range(3)])
+        self.curvatures = np.array(
+            [rows[j] @ np.interp(z, self.nodes, self.tables[j]) for j in range(3)]
+        )
         self.psi = lambda u: StudentT(u.shape[1], df).score(u)
 
     def step(self, u):
@@ -72,9 +77,13 @@ class Scoring:
         symmetric = 0.5 * (symmetric + symmetric.T) / stretch
         turning = product(psi, self._function(1, u).T) / n
         turning = 0.5 * (turning.T - turning) / turn
-        diagonal = (np.einsum("dn,nd->d", psi, self._function(2, u)) + self._function(3, u).sum(axis=0)) / (n * own)
+        diagonal = (
+            np.einsum("dn,nd->d", psi, self._function(2, u)) + self._function(3, u).sum(axis=0)
+        ) / (n * own)
         np.fill_diagonal(symmetric, 0.0)
-        gain = stretch * np.sum(symmetric**2) + turn * np.sum(turning**2) + own * np.sum(diagonal**2)
+        gain = (
+            stretch * np.sum(symmetric**2) + turn * np.sum(turning**2) + own * np.sum(diagonal**2)
+        )
         step = symmetric + turning + np.diag(diagonal)
         length = np.linalg.norm(step) / np.sqrt(d)
         return step * min(1.0, _LONGEST_STEP / length if length > 0 else 1.0), float(gain)

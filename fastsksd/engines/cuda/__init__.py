@@ -53,13 +53,17 @@ def missing():
 def require():
     """Raise `CudaUnavailable` unless kernels can run here."""
     if missing():
-        raise CudaUnavailable(f"`engine`='cuda' is not available: {missing()} Or use engine='auto'.")
+        raise CudaUnavailable(
+            f"`engine`='cuda' is not available: {missing()} Or use engine='auto'."
+        )
 
 
 def driver_present():
     """Whether there is a driver to ask: a look at files, so that machines without one pay nothing."""
     if sys.platform == "win32":
-        return os.path.exists(os.path.join(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "nvcuda.dll"))
+        return os.path.exists(
+            os.path.join(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "nvcuda.dll")
+        )
     return any(os.path.exists(path) for path in ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg"))
 
 
@@ -78,7 +82,11 @@ def lanes():
     require()
     from . import device
 
-    return [functools.partial(device.use, index) for _ in range(_AT_ONCE) for index in range(device.count())]
+    return [
+        functools.partial(device.use, index)
+        for _ in range(_AT_ONCE)
+        for index in range(device.count())
+    ]
 
 
 def _reason(cuda):

@@ -7,12 +7,30 @@ depend on the order in which blocks run: every block writes to a place of its ow
 import numpy as np
 from numba import float32, float64, int64, void
 
-from .device import LAST, MICRO, SIDE, SPAN, THREADS, Kernel, cuda, download, empty, groups, inlined, kernel, upload
+from .device import (
+    LAST,
+    MICRO,
+    SIDE,
+    SPAN,
+    THREADS,
+    Kernel,
+    cuda,
+    download,
+    empty,
+    groups,
+    inlined,
+    kernel,
+    upload,
+)
 
 DEPTH = 16  # of the products that threads of a block share at a time
 PADDED = SPAN + 1  # columns of shared memory, so that threads of a warp write to different banks
-CHUNK = 4 * SPAN  # terms that a block of `pairs` adds up, in single precision where the data is, and one of `product` at least
-FULL = 512  # blocks that keep a large device busy; sums are split over samples to have about as many
+# Terms that a block of `pairs` adds up, in single precision where the data is, and one of `product`
+# at least.
+CHUNK = 4 * SPAN
+FULL = (
+    512  # blocks that keep a large device busy; sums are split over samples to have about as many
+)
 
 
 @inlined
@@ -131,7 +149,9 @@ def dots():
             out[k] = part[0]
 
     matrix = float64[:, ::1]
-    return Kernel(dots, void(matrix, int64, matrix, float64[::1], float64[::1]), square=False, hot=False)
+    return Kernel(
+        dots, void(matrix, int64, matrix, float64[::1], float64[::1]), square=False, hot=False
+    )
 
 
 def row_dots(a, b, values, column=0):
@@ -181,7 +201,9 @@ def product():
         for k0 in range(z * share, last, DEPTH):
             for place in range(t, DEPTH * SPAN, THREADS):
                 i, k = place // DEPTH, place % DEPTH
-                left[k, i] = a[i0 + i, column + k0 + k] if i0 + i < a.shape[0] and k0 + k < last else 0.0
+                left[k, i] = (
+                    a[i0 + i, column + k0 + k] if i0 + i < a.shape[0] and k0 + k < last else 0.0
+                )
                 right[k, i] = b[j0 + i, k0 + k] if j0 + i < b.shape[0] and k0 + k < last else 0.0
             cuda.syncthreads()
             add_outer(DEPTH, MICRO, MICRO, left, right, ty, tx, sums)
@@ -199,7 +221,11 @@ def product():
 def product_parts(a, b, width):
     """Zeros to which `add_product` adds, for about `width` terms at a time: no more shares than keep the device busy, for each is as large as
     the product."""
-    return zeros(shares(groups(a.shape[0], SPAN) * groups(b.shape[0], SPAN), groups(width, CHUNK)), a.shape[0], b.shape[0])
+    return zeros(
+        shares(groups(a.shape[0], SPAN) * groups(b.shape[0], SPAN), groups(width, CHUNK)),
+        a.shape[0],
+        b.shape[0],
+    )
 
 
 def add_product(a, column, b, width, parts):

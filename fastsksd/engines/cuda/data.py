@@ -112,4 +112,6 @@ def projections(y, s, h, source=None, real=np.float64):
 def _to_be_made_there(data, source):
     """Whether projections are made from data on the device: it is there, will be used again and again, or is no larger than they are."""
     found = find(data)
-    return found is not None and (found[0].copy is not None or source.rows is not None or source.g.shape[0] >= data.shape[1])
+    return found is not None and (
+        found[0].copy is not None or source.rows is not None or source.g.shape[0] >= data.shape[1]
+    )

@@ -16,7 +16,9 @@ from numba import cuda, types
 from .errors import DeviceOutOfMemory
 
 # Small tests have small grids; there is nothing a user could do about it.
-warnings.filterwarnings("ignore", message="Grid size .* will likely result in GPU under-utilization")
+warnings.filterwarnings(
+    "ignore", message="Grid size .* will likely result in GPU under-utilization"
+)
 
 simulated = bool(numba.config.ENABLE_CUDASIM)
 implementation = getattr(cuda, "implementation", "simulator").lower()
@@ -30,7 +32,14 @@ THREADS = SIDE * SIDE  # of any block
 _local = threading.local()
 _one_at_a_time = threading.RLock()  # the simulator has one kernel at a time
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
-_SCALARS = {"bool": bool, "boolean": bool, "int64": int, "uint64": np.uint64, "float64": float, "float32": np.float32}
+_SCALARS = {
+    "bool": bool,
+    "boolean": bool,
+    "int64": int,
+    "uint64": np.uint64,
+    "float64": float,
+    "float32": np.float32,
+}
 KERNELS = []  # functions that make the kernels, with the arguments to make them with; see `kernel`
 
 
@@ -55,7 +64,11 @@ class Kernel:
     @property
     def options(self):
         """Options of the compiler; Numba's own target knows no bounds of a launch."""
-        return {"launch_bounds": (THREADS, self.blocks)} if implementation == "nvidia" and not simulated else {}
+        return (
+            {"launch_bounds": (THREADS, self.blocks)}
+            if implementation == "nvidia" and not simulated
+            else {}
+        )
 
     def __call__(self, grid, *args):
         """Queue a launch on the stream of this thread; nothing where the grid is empty."""
@@ -77,11 +90,18 @@ class Kernel:
         for place, (kind, value) in enumerate(zip(wanted, args, strict=True)):
             if isinstance(kind, types.Array):
                 broadcast = 0 in value.strides and value.size > 0  # another type on a device
-                fits = str(value.dtype) == str(kind.dtype) and value.ndim == kind.ndim and value.is_c_contiguous() and not broadcast
+                fits = (
+                    str(value.dtype) == str(kind.dtype)
+                    and value.ndim == kind.ndim
+                    and value.is_c_contiguous()
+                    and not broadcast
+                )
             else:
                 fits = isinstance(value, _SCALARS[str(kind)])
             if not fits:
-                raise TypeError(f"{self.name}, argument {place}: expected {kind}, got {type(value).__name__}.")
+                raise TypeError(
+                    f"{self.name}, argument {place}: expected {kind}, got {type(value).__name__}."
+                )
 
 
 def kernel(*variants):
@@ -146,7 +166,8 @@ def stream():
 def upload(array, dtype=np.float64):
     """A copy on the device."""
     array = np.ascontiguousarray(array, dtype=dtype)
-    if 0 in array.strides:  # as ``column[:, None]`` has: contiguous for NumPy, but not for Numba's CUDA target
+    # As ``column[:, None]`` has: contiguous for NumPy, but not for Numba's CUDA target.
+    if 0 in array.strides:
         array = array.copy()
     with _memory_errors():
         return cuda.to_device(array, stream=stream())

@@ -6,10 +6,22 @@ import math
 import numpy as np
 from numba import float64, int64, void
 
-from ..._linalg import eigenvalues_of_product
-from ...kernels import own_term, stein_term
+from ...compute.linalg import eigenvalues_of_product
+from ...compute.pointwise import own_term, stein_term
 from ..fourier import TOLERANCE, FourierEngine
-from .blocks import CHUNK, add_product, add_row_sums, filled, folded, on_device, product_parts, put, row_dots, taken, zeros
+from .blocks import (
+    CHUNK,
+    add_product,
+    add_row_sums,
+    filled,
+    folded,
+    on_device,
+    product_parts,
+    put,
+    row_dots,
+    taken,
+    zeros,
+)
 from .data import projections
 from .device import THREADS, Kernel, cuda, download, empty, groups, kernel, upload
 from .weights import draw
@@ -22,7 +34,24 @@ _MATRIX, _VECTOR, _INTEGERS = float64[:, ::1], float64[::1], int64[::1]
 
 @kernel()
 def features():
-    def features(y, s, which, shrink, centres, a, inside, base, counts, ends, evens, mix, starts, first, last, out):
+    def features(
+        y,
+        s,
+        which,
+        shrink,
+        centres,
+        a,
+        inside,
+        base,
+        counts,
+        ends,
+        evens,
+        mix,
+        starts,
+        first,
+        last,
+        out,
+    ):
         """Features of samples first..last along slice blockIdx.y, see `FourierEngine`: a thread for each sample.
 
         Slice q is row ``which[q]`` of y and s; `shrink` is one over the multiple of the bandwidth in whose units y is.
@@ -83,10 +112,14 @@ def far_rows(code):
         k = cuda.blockIdx.y
         if i < last:
             other = far[k]
-            mu = stein_term(code, (y[line, other] - y[line, i]) * shrink, a[q], s[line, other], s[line, i])
+            mu = stein_term(
+                code, (y[line, other] - y[line, i]) * shrink, a[q], s[line, other], s[line, i]
+            )
             out[k, i - first] = (0.5 + 0.5 * inside[q, i]) * mu if i != other else 0.0
 
-    signature = void(_MATRIX, _MATRIX, int64, float64, _VECTOR, int64, _INTEGERS, _MATRIX, int64, int64, _MATRIX)
+    signature = void(
+        _MATRIX, _MATRIX, int64, float64, _VECTOR, int64, _INTEGERS, _MATRIX, int64, int64, _MATRIX
+    )
     return Kernel(far_rows, signature, square=False)
 
 
@@ -101,7 +134,9 @@ def far_replicates():
                 total += met[b, k] * weights[b, start + far[k]]
             out[b] += 2.0 * total
 
-    return Kernel(far_replicates, void(_MATRIX, _MATRIX, int64, _INTEGERS, _VECTOR), square=False, hot=False)
+    return Kernel(
+        far_replicates, void(_MATRIX, _MATRIX, int64, _INTEGERS, _VECTOR), square=False, hot=False
+    )
 
 
 class CudaFourierEngine(FourierEngine):
@@ -115,16 +150,29 @@ class CudaFourierEngine(FourierEngine):
 
     @property
     def name(self):
-        return "cuda fourier" if self.rest is None else "cuda direct" if self.long.all() else "cuda direct and cuda fourier"
+        return (
+            "cuda fourier"
+            if self.rest is None
+            else "cuda direct"
+            if self.long.all()
+            else "cuda direct and cuda fourier"
+        )
 
     def _plan(self, all_inside=False):
         self._uploaded = None
         super()._plan(all_inside)
 
     def _pair_by_pair(self, some):
-        placed = self._placed if some.all() else [taken(array, np.flatnonzero(some)) for array in self._placed]
-        h = np.full(np.count_nonzero(some), 1.0 / self.multiple)  # in units of which the slopes a are those of the bandwidths themselves
-        return self.fallback(self.code, self.y[some], self.s[some], self.a[some], h, placed=placed).rescaled(self.multiple)
+        placed = (
+            self._placed
+            if some.all()
+            else [taken(array, np.flatnonzero(some)) for array in self._placed]
+        )
+        # In units of which the slopes a are those of the bandwidths themselves.
+        h = np.full(np.count_nonzero(some), 1.0 / self.multiple)
+        return self.fallback(
+            self.code, self.y[some], self.s[some], self.a[some], h, placed=placed
+        ).rescaled(self.multiple)
 
     def sums_and_replicates(self, weights, start=0):
         return super().sums_and_replicates(on_device(weights), start)
@@ -137,8 +185,19 @@ class CudaFourierEngine(FourierEngine):
         """The data and the series, in the order of the arguments of `features`."""
         if self._uploaded is None:
             kept, (_, _, a) = np.flatnonzero(~self.long), self.loaded
-            data = [upload(kept, np.int64), 1.0 / self.multiple, upload(self.centres), upload(a), self._mask(), upload(self.layout.base)]
-            sizes = np.diff(self.layout.ends) * self.layout.counts if self.layout.mix.size else 0 * self.layout.counts
+            data = [
+                upload(kept, np.int64),
+                1.0 / self.multiple,
+                upload(self.centres),
+                upload(a),
+                self._mask(),
+                upload(self.layout.base),
+            ]
+            sizes = (
+                np.diff(self.layout.ends) * self.layout.counts
+                if self.layout.mix.size
+                else 0 * self.layout.counts
+            )
             integers = (self.layout.counts, self.layout.ends, self.layout.evens)
             places = [upload(array, np.int64) for array in (*integers, np.cumsum([0, *sizes]))]
             mix = upload(self.layout.mix if self.layout.mix.size else np.zeros(1))
@@ -162,7 +221,13 @@ class CudaFourierEngine(FourierEngine):
         out = empty(int(self.layout.coefficients.size), self._width)
         for first in range(0, self.n, self._width):
             last = min(first + self._width, self.n)
-            features()((groups(last - first, THREADS), len(self.outside)), *self._resident, first, last, out)
+            features()(
+                (groups(last - first, THREADS), len(self.outside)),
+                *self._resident,
+                first,
+                last,
+                out,
+            )
             yield first, last, out
 
     def _moments(self):
@@ -179,14 +244,20 @@ class CudaFourierEngine(FourierEngine):
             return super().spectrum()
         moments, totals = self._moments()
         means = totals / self.n
-        return eigenvalues_of_product(moments / self.n - np.outer(means, means), np.diag(self.layout.coefficients))
+        return eigenvalues_of_product(
+            moments / self.n - np.outer(means, means), np.diag(self.layout.coefficients)
+        )
 
     def _run_series(self, weights, start):
         coefficients = self.layout.coefficients
         _, s, a = self.loaded
         own = self.inside * own_term(s, a[:, None])
         totals, parts = zeros(int(coefficients.size)), None
-        far = [_Far(self, q, indices, weights) for q, indices in enumerate(self.outside) if indices.size]
+        far = [
+            _Far(self, q, indices, weights)
+            for q, indices in enumerate(self.outside)
+            if indices.size
+        ]
         for first, last, block in self._blocks_of_features():
             add_row_sums(block, last - first, totals)
             for some in far:
@@ -194,7 +265,9 @@ class CudaFourierEngine(FourierEngine):
             if weights is not None:
                 parts = product_parts(weights, block, last - first) if parts is None else parts
                 add_product(weights, start + first, block, last - first, parts)
-        sums = np.add.reduceat(coefficients * download(totals) ** 2, self.layout.ends[:-1]) - own.sum(axis=1)
+        sums = np.add.reduceat(
+            coefficients * download(totals) ** 2, self.layout.ends[:-1]
+        ) - own.sum(axis=1)
         for some in far:
             sums[some.q] += 2.0 * download(some.totals).sum()
         if weights is None:
@@ -205,7 +278,14 @@ class CudaFourierEngine(FourierEngine):
         if far:
             more = zeros(weights.shape[0])
             for some in far:
-                far_replicates()((groups(more.size, THREADS), 1), folded(some.parts), weights, start, some.uploaded, more)
+                far_replicates()(
+                    (groups(more.size, THREADS), 1),
+                    folded(some.parts),
+                    weights,
+                    start,
+                    some.uploaded,
+                    more,
+                )
             replicates += download(more)
         return sums, replicates
 
@@ -224,7 +304,9 @@ class _Far:
     def meet(self, weights, start, first, last):
         y, s, _, shrink, _, a, inside, *_ = self.engine._resident
         grid = groups(last - first, THREADS), self.indices.size
-        far_rows(self.engine.code)(grid, y, s, self.line, shrink, a, self.q, self.uploaded, inside, first, last, self.rows)
+        far_rows(self.engine.code)(
+            grid, y, s, self.line, shrink, a, self.q, self.uploaded, inside, first, last, self.rows
+        )
         add_row_sums(self.rows, last - first, self.totals)
         if weights is not None:
             add_product(weights, start + first, self.rows, last - first, self.parts)

@@ -6,7 +6,7 @@ A thread meets one sample with all others, so every pair is met twice and no two
 import numpy as np
 from numba import float32, float64, void
 
-from ...kernels import stein_derivatives
+from ...compute.pointwise import stein_derivatives
 from ..pairs import statistic_and_slopes
 from .blocks import block_sum, zeros
 from .data import projections
@@ -45,7 +45,9 @@ def slice_slopes(code, real):
             near_s = near_y = near_a = zero
             for k in range(min(THREADS, n - start)):
                 if start + k != i:
-                    more_s, _, more_y, more_a = derivatives(code, y_i - y_others[k], along, s_i, s_others[k])
+                    more_s, _, more_y, more_a = derivatives(
+                        code, y_i - y_others[k], along, s_i, s_others[k]
+                    )
                     near_s += more_s
                     near_y += more_y
                     near_a += more_a

@@ -12,11 +12,24 @@ import copy
 import numpy as np
 from numba import boolean, float32, float64, int64, void
 
-from ...kernels import own_term, stein_term
+from ...compute.pointwise import own_term, stein_term
 from ..pairs import PairTerms
 from .blocks import CHUNK, DEPTH, PADDED, add_outer, on_device, zeros
 from .data import projections
-from .device import LAST, MICRO, SIDE, SPAN, THREADS, Kernel, cuda, download, empty, groups, kernel, upload
+from .device import (
+    LAST,
+    MICRO,
+    SIDE,
+    SPAN,
+    THREADS,
+    Kernel,
+    cuda,
+    download,
+    empty,
+    groups,
+    kernel,
+    upload,
+)
 from .pointwise import in_precision
 from .weights import draw
 
@@ -78,7 +91,13 @@ def stein_tile(code, real):
                         i = ty + SIDE * u
                         for v in range(MICRO_WIDTH):
                             j = tx + SIDE * v
-                            mu = term(code, y_rows[q, i] - y_columns[q, j], along, s_rows[q, i], s_columns[q, j])
+                            mu = term(
+                                code,
+                                y_rows[q, i] - y_columns[q, j],
+                                along,
+                                s_rows[q, i],
+                                s_columns[q, j],
+                            )
                             mu = mu if counted & (1 << (u * MICRO_WIDTH + v)) else zero
                             totals[u, v] += mu
                             total += mu
@@ -106,7 +125,9 @@ def stein_tile(code, real):
                         entries[i, j] = totals[u, v]
 
     matrix = real[:, ::1]
-    signature = void(boolean, matrix, matrix, real[::1], real, int64, int64, matrix, float64[:, ::1])
+    signature = void(
+        boolean, matrix, matrix, real[::1], real, int64, int64, matrix, float64[:, ::1]
+    )
     return Kernel(stein_tile, signature, blocks=2)
 
 
@@ -133,7 +154,9 @@ def quadratic_forms(real):
         for i0 in range(z * CHUNK, last, DEPTH):
             for place in range(t, DEPTH * SPAN, THREADS):
                 b, i = place // DEPTH, place % DEPTH
-                left[i, b] = weights[b0 + b, row + i0 + i] if b0 + b < count and i0 + i < last else zero
+                left[i, b] = (
+                    weights[b0 + b, row + i0 + i] if b0 + b < count and i0 + i < last else zero
+                )
                 i, j = place // SPAN, place % SPAN
                 right[i, j] = entries[i0 + i, j0 + j] if i0 + i < last and j0 + j < width else zero
             cuda.syncthreads()
@@ -229,8 +252,14 @@ class CudaDirectEngine(PairTerms):
                 height, width = min(TILE, self.n - row), min(TILE, self.n - column)
                 self._tile(keep, row, column, entries, sums, height, width)
                 if keep:
-                    grid = groups(width, SPAN), groups(weights.shape[0], SPAN), groups(height, CHUNK)
-                    quadratic_forms(self._type)(grid, entries, height, width, weights, start + row, start + column, parts)
+                    grid = (
+                        groups(width, SPAN),
+                        groups(weights.shape[0], SPAN),
+                        groups(height, CHUNK),
+                    )
+                    quadratic_forms(self._type)(
+                        grid, entries, height, width, weights, start + row, start + column, parts
+                    )
         return 2.0 * download(sums).sum(axis=0), 2.0 * download(parts).sum(axis=0) if keep else None
 
     @property
@@ -241,7 +270,9 @@ class CudaDirectEngine(PairTerms):
         height, width = height or entries.shape[0], width or entries.shape[1]
         shrink = self.real.type(self.shrink)
         grid = groups(width, WIDTH), groups(height, SPAN)
-        stein_tile(self.code, self._type)(grid, keep, *self.resident, shrink, row, column, entries, sums)
+        stein_tile(self.code, self._type)(
+            grid, keep, *self.resident, shrink, row, column, entries, sums
+        )
 
     def _blocks(self, height, width):
         return groups(height, SPAN) * groups(width, WIDTH)

@@ -12,7 +12,8 @@ import types as types_module
 import numpy as np
 from numba import float32
 
-from ..._jit import exp_nonpositive, inverse_sqrt, pointwise
+from ...compute.jit import pointwise
+from ...compute.pointwise import exp_nonpositive, inverse_sqrt
 
 
 @pointwise
@@ -39,10 +40,22 @@ def single(function):
     if function in _TWINS:
         return _TWINS[function]
     original = function.py_func
-    constants = tuple(np.float32(value) if isinstance(value, float) else value for value in original.__code__.co_consts)
-    called = {name: original.__globals__[name] for name in original.__code__.co_names if name in original.__globals__}
-    called = {name: single(value) if hasattr(value, "py_func") else value for name, value in called.items()}
+    constants = tuple(
+        np.float32(value) if isinstance(value, float) else value
+        for value in original.__code__.co_consts
+    )
+    called = {
+        name: original.__globals__[name]
+        for name in original.__code__.co_names
+        if name in original.__globals__
+    }
+    called = {
+        name: single(value) if hasattr(value, "py_func") else value
+        for name, value in called.items()
+    }
     twin = types_module.FunctionType(
-        original.__code__.replace(co_consts=constants), called | {"__builtins__": __builtins__}, original.__name__ + "_single"
+        original.__code__.replace(co_consts=constants),
+        called | {"__builtins__": __builtins__},
+        original.__name__ + "_single",
     )
     return pointwise(twin)

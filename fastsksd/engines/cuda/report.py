@@ -70,7 +70,14 @@ GPUS = (
     Gpu("RTX 4090", 128, 2.52e9, 2, 128, 1.01e12),
 )
 # Results in double and in single precision per clock and multiprocessor, from each compute capability on.
-_THROUGHPUT = {(7, 0): (32, 64), (7, 5): (2, 64), (8, 0): (32, 64), (8, 6): (2, 128), (9, 0): (64, 128), (12, 0): (2, 128)}
+_THROUGHPUT = {
+    (7, 0): (32, 64),
+    (7, 5): (2, 64),
+    (8, 0): (32, 64),
+    (8, 6): (2, 128),
+    (9, 0): (64, 128),
+    (12, 0): (2, 128),
+}
 _ISSUED = 128  # instructions of threads per clock and multiprocessor
 _SHARED_BYTES = 128  # per clock and multiprocessor
 
@@ -123,8 +130,18 @@ def compile_ptx(kernel, capability):
     """PTX of a kernel; for a capability beyond what the compiler knows, that of the newest it does."""
     compiler = getattr(device.cuda, "compile", None)
     if device.implementation != "nvidia" or device.simulated or compiler is None:
-        raise NotHere("compiling without a driver needs the package numba-cuda: pip install 'fastsksd[cu13]'.")
-    ptx, _ = compiler(kernel.function, kernel.signature, cc=capability, device=False, abi="numba", output="ptx", **kernel.options)
+        raise NotHere(
+            "compiling without a driver needs the package numba-cuda: pip install 'fastsksd[cu13]'."
+        )
+    ptx, _ = compiler(
+        kernel.function,
+        kernel.signature,
+        cc=capability,
+        device=False,
+        abi="numba",
+        output="ptx",
+        **kernel.options,
+    )
     return ptx
 
 
@@ -137,9 +154,13 @@ def newest_capability():
 def tool(name):
     """Path of one of NVIDIA's tools: from a wheel, or on the PATH."""
     folders = Path(sysconfig.get_paths()["purelib"]).glob(f"nvidia/*/bin/{name}*")
-    found = next((str(path) for path in sorted(folders) if path.stem == name), None) or shutil.which(name)
+    found = next(
+        (str(path) for path in sorted(folders) if path.stem == name), None
+    ) or shutil.which(name)
     if found is None:
-        raise NotHere(f"{name} was not found: pip install nvidia-cuda-{'nvcc' if name == 'ptxas' else name}.")
+        raise NotHere(
+            f"{name} was not found: pip install nvidia-cuda-{'nvcc' if name == 'ptxas' else name}."
+        )
     return found
 
 
@@ -149,20 +170,43 @@ def assemble(title, kernel, capability):
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(ptx)
-        command = [tool("ptxas"), "-v", "-arch", f"sm_{capability[0]}{capability[1]}", source, "-o", target]
+        command = [
+            tool("ptxas"),
+            "-v",
+            "-arch",
+            f"sm_{capability[0]}{capability[1]}",
+            source,
+            "-o",
+            target,
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"ptxas refused {title} for {capability}: {done.stderr}")
-        return Assembled(kernel, title, capability, *ptxas_figures(done.stdout + done.stderr), ptx, target.read_bytes())
+        return Assembled(
+            kernel,
+            title,
+            capability,
+            *ptxas_figures(done.stdout + done.stderr),
+            ptx,
+            target.read_bytes(),
+        )
 
 
 def ptxas_figures(text):
     """Registers, bytes of shared memory, of stack and of spills, from what ``ptxas -v`` prints."""
     shared = re.search(r"(\d+) bytes smem", text)
     stack, stores, loads = map(
-        int, re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", text).groups()
+        int,
+        re.search(
+            r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", text
+        ).groups(),
     )
-    return int(re.search(r"Used (\d+) registers", text)[1]), int(shared[1]) if shared else 0, stack, stores + loads
+    return (
+        int(re.search(r"Used (\d+) registers", text)[1]),
+        int(shared[1]) if shared else 0,
+        stack,
+        stores + loads,
+    )
 
 
 def hot_loop(code):
@@ -177,26 +221,50 @@ def hot_loop(code):
         if target and target[1] in labels:
             loops.append((labels[target[1]], place))
     own = [
-        [lines[k] for k in range(a, b) if not any(a <= c <= k < d <= b and (a, b) != (c, d) for c, d in loops)] for a, b in loops
+        [
+            lines[k]
+            for k in range(a, b)
+            if not any(a <= c <= k < d <= b and (a, b) != (c, d) for c, d in loops)
+        ]
+        for a, b in loops
     ]
-    return _counted(max(own, key=lambda body: sum(bool(re.search(r"\b(fma|mul|[df]fma|[df]mul)\b", line.lower())) for line in body)))
+    return _counted(
+        max(
+            own,
+            key=lambda body: sum(
+                bool(re.search(r"\b(fma|mul|[df]fma|[df]mul)\b", line.lower())) for line in body
+            ),
+        )
+    )
 
 
 def _counted(lines):
     double = single = total = shared = 0
     for line in lines:
-        operation = re.match(r"\s*(?:/\*\w+\*/)?\s*(?:@!?%?\w+\s+)?([A-Za-z]\w*(?:\.\w+(?:::\w+)?)*)\s", line)
+        operation = re.match(
+            r"\s*(?:/\*\w+\*/)?\s*(?:@!?%?\w+\s+)?([A-Za-z]\w*(?:\.\w+(?:::\w+)?)*)\s", line
+        )
         if not operation:
             continue
         name = operation[1].lower()
         total += 1
-        double += bool(re.match(r"(d(add|mul|fma|setp|mnmx)\b)|((add|sub|mul|fma|max|min|neg|abs|setp|div|sqrt|rcp)\.(\w+\.)*f64)", name))
+        double += bool(
+            re.match(
+                r"(d(add|mul|fma|setp|mnmx)\b)|((add|sub|mul|fma|max|min|neg|abs|setp|div|sqrt|rcp)\.(\w+\.)*f64)",
+                name,
+            )
+        )
         single += bool(
-            re.match(r"(f(add|mul|fma|setp|mnmx|sel)\b)|(mufu)|((add|sub|mul|fma|max|min|neg|abs|setp|div|sqrt|rcp|ex2|rsqrt)\.(\w+\.)*f32)", name)
+            re.match(
+                r"(f(add|mul|fma|setp|mnmx|sel)\b)|(mufu)|((add|sub|mul|fma|max|min|neg|abs|setp|div|sqrt|rcp|ex2|rsqrt)\.(\w+\.)*f32)",
+                name,
+            )
         )
         if name.startswith(("ld.shared", "lds")):
             wide = re.search(r"(\d+)$", name)
-            shared += (int(wide[1]) // 8 if wide and int(wide[1]) in (32, 64, 128) else 4) * (2 if ".v2" in name else 1)
+            shared += (int(wide[1]) // 8 if wide and int(wide[1]) in (32, 64, 128) else 4) * (
+                2 if ".v2" in name else 1
+            )
     return Loop(double, single, total, shared)
 
 
@@ -213,12 +281,23 @@ def works():
     """The main kernels. A pair has one product for each replicate, and a Stein term for each slice."""
     for code, real in pairs.VARIANTS:
         loads = 2 * _size(real) * (1 / device.SPAN + 1 / pairs.WIDTH)
-        yield Work(f"Stein term of a pair, {_KINDS[code]}, {real}", pairs.stein_tile(code, real), _constant(pairs.TERMS), loads)
+        yield Work(
+            f"Stein term of a pair, {_KINDS[code]}, {real}",
+            pairs.stein_tile(code, real),
+            _constant(pairs.TERMS),
+            loads,
+        )
     for real in (float64, float32):
         products = {float64: lambda loop: loop.double, float32: lambda loop: loop.single}[real]
-        yield Work(f"product of a pair and a replicate, {real}", pairs.quadratic_forms(real), products, 2 * _size(real) / device.SPAN)
+        yield Work(
+            f"product of a pair and a replicate, {real}",
+            pairs.quadratic_forms(real),
+            products,
+            2 * _size(real) / device.SPAN,
+        )
     for code, real in gradients.VARIANTS:
-        loads = 2 * _size(real)  # bytes from shared memory for each term, however often the loop is unrolled
+        # Bytes from shared memory for each term, however often the loop is unrolled.
+        loads = 2 * _size(real)
         yield Work(
             f"gradient of an ordered pair, {_KINDS[code]}, {real}",
             gradients.slice_slopes(code, real),
@@ -253,7 +332,9 @@ def predicted_rate(loop, work, gpu):
 def this_gpu(index=0):
     """The device number `index` as a `Gpu`, or None where its driver does not tell enough."""
     known = device.attributes(index)
-    if not {"processors", "clock", "memory"} <= set(known) or known["capability"] < min(_THROUGHPUT):
+    if not {"processors", "clock", "memory"} <= set(known) or known["capability"] < min(
+        _THROUGHPUT
+    ):
         return None
     rates = _THROUGHPUT[max(some for some in _THROUGHPUT if some <= known["capability"])]
     return Gpu(known["name"], known["processors"], known["clock"], *rates, known["memory"])
@@ -262,7 +343,10 @@ def this_gpu(index=0):
 def predictions(gpu):
     """Units per second that the hot loops in PTX allow on a GPU, by title of the work; empty where there is no compiler to ask."""
     try:
-        return {work.title: predicted_rate(hot_loop(compile_ptx(work.kernel, (8, 0))), work, gpu)[0] for work in works()}
+        return {
+            work.title: predicted_rate(hot_loop(compile_ptx(work.kernel, (8, 0))), work, gpu)[0]
+            for work in works()
+        }
     except NotHere:
         return {}
 
@@ -276,16 +360,30 @@ def disassembled(cubin):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernel.cubin")
         path.write_bytes(cubin)
-        return subprocess.run([nvdisasm, "-c", path], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            [nvdisasm, "-c", path], capture_output=True, text=True, check=True
+        ).stdout
 
 
 def run(out=print):
     """Print all tables; returns what is wrong, a list of sentences."""
     wrong = []
     capabilities = [*CAPABILITIES, newest_capability()]
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("numba", "numba-cuda", "nvidia-nvvm") if _known(name))
-    out(f"Compiled by {versions}; assembled by {tool('ptxas').rsplit('/', 1)[-1]}. None of these kernels has run on a GPU.\n")
-    out("| kernel | hot | " + " | ".join(f"sm_{a}{b}: registers, shared bytes, spills, occupancy" for a, b in capabilities) + " |")
+    versions = ", ".join(
+        f"{name} {importlib.metadata.version(name)}"
+        for name in ("numba", "numba-cuda", "nvidia-nvvm")
+        if _known(name)
+    )
+    out(
+        f"Compiled by {versions}; assembled by {tool('ptxas').rsplit('/', 1)[-1]}. None of these kernels has run on a GPU.\n"
+    )
+    out(
+        "| kernel | hot | "
+        + " | ".join(
+            f"sm_{a}{b}: registers, shared bytes, spills, occupancy" for a, b in capabilities
+        )
+        + " |"
+    )
     out("|---" * (2 + len(capabilities)) + "|")
     reference = {}
     for title, kernel in every_kernel():
@@ -300,7 +398,9 @@ def run(out=print):
             if capability == (8, 0):
                 reference[id(kernel)] = done
         out(f"| {title} | {'yes' if kernel.hot else ''} | " + " | ".join(cells) + " |")
-    out("\nPREDICTED speed, the most that the rates of a GPU allow, from the hot loops for sm_80; nothing was measured.\n")
+    out(
+        "\nPREDICTED speed, the most that the rates of a GPU allow, from the hot loops for sm_80; nothing was measured.\n"
+    )
     out("| unit of work | double ops | single ops | all instructions | shared bytes | global bytes | PTX: double, single, all | "
         + " | ".join(f"{gpu.name}, units/s (bound by)" for gpu in GPUS) + " |")  # fmt: skip
     out("|---" * (7 + len(GPUS)) + "|")

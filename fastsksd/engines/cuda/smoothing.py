@@ -10,11 +10,44 @@ import sys
 import numpy as np
 from numba import float64, int64, void
 
-from ..._jit import exp_nonpositive
-from ..smoothing import adjoint_entry, diagonal_entry, gradient_entry, linear_entry, self_entry, squares_entry, stein_entry
+from ...compute.pointwise import exp_nonpositive
+from ...compute.smoothing import (
+    adjoint_entry,
+    diagonal_entry,
+    gradient_entry,
+    linear_entry,
+    self_entry,
+    squares_entry,
+    stein_entry,
+)
 from . import data
-from .blocks import DEPTH, PADDED, add_outer, add_product, filled, folded, product_parts, row_dots, shares, taken, zeros
-from .device import LAST, MICRO, SIDE, SPAN, THREADS, Kernel, cuda, download, empty, groups, kernel, upload
+from .blocks import (
+    DEPTH,
+    PADDED,
+    add_outer,
+    add_product,
+    filled,
+    folded,
+    product_parts,
+    row_dots,
+    shares,
+    taken,
+    zeros,
+)
+from .device import (
+    LAST,
+    MICRO,
+    SIDE,
+    SPAN,
+    THREADS,
+    Kernel,
+    cuda,
+    download,
+    empty,
+    groups,
+    kernel,
+    upload,
+)
 
 _REACH = SPAN // 2  # samples x_i whose kernel values a block holds at a time
 _MICRO_REACH = MICRO // 2
@@ -60,7 +93,12 @@ def smooth():
                     j = j0 + tx + SIDE * v
                     value = 0.0
                     if i < last and j < width:
-                        value = exp_nonpositive(min(0.0, precision * (products[u, v] - 0.5 * (y_squares[j] + x_squares[i]))))
+                        value = exp_nonpositive(
+                            min(
+                                0.0,
+                                precision * (products[u, v] - 0.5 * (y_squares[j] + x_squares[i])),
+                            )
+                        )
                         if i == j and own >= 0.0:
                             value = own
                     values[ty + SIDE * u, tx + SIDE * v] = value
@@ -76,7 +114,9 @@ def smooth():
                 if c < count and j < width:
                     parts[z, c, j] = sums[u, v]
 
-    signature = void(_MATRIX, _VECTOR, _MATRIX, _VECTOR, float64, float64, _MATRIX, int64, float64[:, :, ::1])
+    signature = void(
+        _MATRIX, _VECTOR, _MATRIX, _VECTOR, float64, float64, _MATRIX, int64, float64[:, :, ::1]
+    )
     return Kernel(smooth, signature)
 
 
@@ -90,7 +130,9 @@ def descend():
             solution[c, i] += step[c] * direction[c, i]
             residual[c, i] -= step[c] * (image[c, i] + eta * direction[c, i])
 
-    return Kernel(descend, void(_VECTOR, float64, _MATRIX, _MATRIX, _MATRIX, _MATRIX), square=False, hot=False)
+    return Kernel(
+        descend, void(_VECTOR, float64, _MATRIX, _MATRIX, _MATRIX, _MATRIX), square=False, hot=False
+    )
 
 
 @kernel()
@@ -207,7 +249,12 @@ def self_parts_kernel():
             out[q, i] = diagonal_entry(v[q, i], eta[q, i], weight[i], ks, kv, keta)
             out[m + q, i] = linear_entry(v[q, i], eta[q, i], weight[i], kv, keta)
 
-    return Kernel(self_parts_kernel, void(_MATRIX, _MATRIX, _VECTOR, _MATRIX, _MATRIX), square=False, hot=False)
+    return Kernel(
+        self_parts_kernel,
+        void(_MATRIX, _MATRIX, _VECTOR, _MATRIX, _MATRIX),
+        square=False,
+        hot=False,
+    )
 
 
 def self_parts(v, eta, weight, smoothed):
@@ -232,7 +279,9 @@ def both_products_kernel():
             out[q, i] = a[q, i] * c[q, i]
             out[m + q, i] = b[q, i] * c[q, i]
 
-    return Kernel(both_products_kernel, void(_MATRIX, _MATRIX, _MATRIX, _MATRIX), square=False, hot=False)
+    return Kernel(
+        both_products_kernel, void(_MATRIX, _MATRIX, _MATRIX, _MATRIX), square=False, hot=False
+    )
 
 
 def both_products(a, b, c):
@@ -246,7 +295,9 @@ def finish_gradients_kernel():
     def finish_gradients_kernel(z, eta, spread, alpha, drift, weight, cosines):
         q, i = cuda.blockIdx.y, cuda.blockIdx.x * THREADS + cuda.threadIdx.x
         if i < z.shape[1]:
-            z[q, i] = gradient_entry(z[q, i], eta[q, i], spread[q, i], alpha[q, i], drift[q, i], weight[i], cosines[q])
+            z[q, i] = gradient_entry(
+                z[q, i], eta[q, i], spread[q, i], alpha[q, i], drift[q, i], weight[i], cosines[q]
+            )
 
     signature = void(_MATRIX, _MATRIX, _MATRIX, _MATRIX, _MATRIX, _VECTOR, _VECTOR)
     return Kernel(finish_gradients_kernel, signature, square=False, hot=False)
@@ -278,7 +329,14 @@ def finish_self_terms_kernel():
         m, n = alpha.shape
         if i < n:
             spread[q, i] = self_entry(
-                diagonal[q, i], alpha[q, i], squares[q, i], spread[q, i], v[q, i], smoothed[q, i], eta[q, i], smoothed[m + q, i]
+                diagonal[q, i],
+                alpha[q, i],
+                squares[q, i],
+                spread[q, i],
+                v[q, i],
+                smoothed[q, i],
+                eta[q, i],
+                smoothed[m + q, i],
             )
             alpha[q, i] *= squares[q, i]
 
@@ -315,10 +373,22 @@ def finish_stein_kernel():
         q, i = cuda.blockIdx.y, cuda.blockIdx.x * THREADS + cuda.threadIdx.x
         m, n = alpha.shape
         if i < n:
-            kv, keta, kboth, k = smoothed[q, i], smoothed[m + q, i], smoothed[2 * m + q, i], smoothed[3 * m + q, i]
-            alpha[q, i] = rows[q, i] * alpha[q, i] - stein_entry(v[q, i], eta[q, i], precision, kv, keta, kboth, k)
+            kv, keta, kboth, k = (
+                smoothed[q, i],
+                smoothed[m + q, i],
+                smoothed[2 * m + q, i],
+                smoothed[3 * m + q, i],
+            )
+            alpha[q, i] = rows[q, i] * alpha[q, i] - stein_entry(
+                v[q, i], eta[q, i], precision, kv, keta, kboth, k
+            )
 
-    return Kernel(finish_stein_kernel, void(_MATRIX, _MATRIX, _MATRIX, _MATRIX, float64, _MATRIX), square=False, hot=False)
+    return Kernel(
+        finish_stein_kernel,
+        void(_MATRIX, _MATRIX, _MATRIX, _MATRIX, float64, _MATRIX),
+        square=False,
+        hot=False,
+    )
 
 
 def finish_stein(alpha, *arguments):
@@ -371,7 +441,11 @@ class CudaKernelMatrix:
 
     def _points(self, y):
         """Points about the centre, and their squared lengths."""
-        return (self.x, self.squares) if y is self.samples else (data.centred(y, self.centre), self._squares(y))
+        return (
+            (self.x, self.squares)
+            if y is self.samples
+            else (data.centred(y, self.centre), self._squares(y))
+        )
 
     def _squares(self, y):
         y = y - self.centre
@@ -383,7 +457,18 @@ class CudaKernelMatrix:
         share = groups(groups(n, shares(blocks[0] * blocks[1], groups(n, _REACH))), _REACH) * _REACH
         parts = empty(groups(n, share), rows.shape[0], y.shape[0])
         precision = (2.0 if square else 1.0) * self.precision
-        smooth()((*blocks, parts.shape[0]), self.x, self.squares, y, y_squares, precision, own, rows, share, parts)
+        smooth()(
+            (*blocks, parts.shape[0]),
+            self.x,
+            self.squares,
+            y,
+            y_squares,
+            precision,
+            own,
+            rows,
+            share,
+            parts,
+        )
         return folded(parts)
 
     def ridge_solve(self, right, eta, *, tolerance=1e-8, max_steps=1000):
@@ -400,10 +485,17 @@ class CudaKernelMatrix:
             if np.all(norms <= target):
                 return download(solution)
             image = self._times(direction, self.x, self.squares, 1.0)
-            curvature = row_dots(direction, image, ones) + eta * row_dots(direction, direction, ones)
+            curvature = row_dots(direction, image, ones) + eta * row_dots(
+                direction, direction, ones
+            )
             step = np.divide(norms, curvature, out=np.zeros_like(norms), where=curvature > 0)
             descend()(grid, upload(step), eta, direction, image, solution, residual)
             updated = row_dots(residual, residual, ones)
-            turn()(grid, upload(np.divide(updated, norms, out=np.zeros_like(norms), where=norms > 0)), residual, direction)
+            turn()(
+                grid,
+                upload(np.divide(updated, norms, out=np.zeros_like(norms), where=norms > 0)),
+                residual,
+                direction,
+            )
             norms = updated
         return None

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 from numba import float64, int32, int64, uint64, void
 
-from ..._jit import bits_to_unit, stream_bits, stream_key
+from ...compute.streams import bits_to_unit, stream_bits, stream_key
 from .device import THREADS, Kernel, cuda, empty, groups, kernel
 
 _MATRIX = float64[:, ::1]
@@ -33,7 +33,9 @@ def multinomial():
             place = start + np.int64(bits_to_unit(np.uint64(stream_bits(key, np.uint64(i)))) * size)
             cuda.atomic.add(counts, (b, place), 1)
 
-    return Kernel(multinomial, void(uint64, int64, int32[:, ::1], int64, int64), square=False, blocks=4)
+    return Kernel(
+        multinomial, void(uint64, int64, int32[:, ::1], int64, int64), square=False, blocks=4
+    )
 
 
 @kernel()

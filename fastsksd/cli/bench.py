@@ -1,0 +1,354 @@
+"""``fastsksd bench``: speed against vectorised NumPy, both measured in one run, compile time apart."""
+
+import os
+import platform
+import sys
+import time
+
+import numba
+import numpy as np
+
+from .._version import __version__
+from ..compute.medians import median_distances
+from ..discrepancy import sksd
+from ..engines import ENGINES, expected_cost, load
+from ..gof import gof_test
+from ..kernels import IMQ, RBF
+from ..learning import fit_ica, ica_problem
+from ..models import GaussBernRBM
+from ..refine import refine_slices
+from ..slices import Slices, active_slices, random_slices
+
+# Samples, slices and replicates that engines are compared at, many of them near where the better one changes.
+_GRID = [
+    *(
+        (100, 1, 0),
+        (100, 3, 1000),
+        (300, 1, 1000),
+        (300, 3, 1000),
+        (500, 1, 1000),
+        (500, 5, 1000),
+        (500, 10, 1000),
+    ),
+    *(
+        (1000, 3, 0),
+        (1000, 100, 0),
+        (1000, 10, 1000),
+        (1000, 100, 1000),
+        (2000, 30, 1000),
+        (5000, 3, 1000),
+        (5000, 100, 200),
+    ),
+]
+
+
+def numpy_stein_matrix(y, s, a, h):
+    """Summed RBF Stein matrix of all slices as vectorised NumPy has it; the diagonal is zero."""
+    total = np.zeros((y.shape[1], y.shape[1]))
+    for y_q, s_q, a_q, h_q in zip(y, s, a, h, strict=True):
+        t = (y_q[:, None] - y_q) / h_q
+        k = np.exp(-0.5 * t * t)
+        b = a_q / h_q
+        total += k * (
+            np.multiply.outer(s_q, s_q) - b * (s_q - s_q[:, None]) * t - b * b * (t * t - 1.0)
+        )
+    np.fill_diagonal(total, 0.0)
+    return total
+
+
+def numpy_imq_matrix(y, s, a, h):
+    """The same for the IMQ kernel."""
+    total = np.zeros((y.shape[1], y.shape[1]))
+    for y_q, s_q, a_q, h_q in zip(y, s, a, h, strict=True):
+        t = (y_q[:, None] - y_q) / h_q
+        k = 1.0 / np.sqrt(1.0 + t * t)
+        b = a_q / h_q
+        total += np.multiply.outer(s_q, s_q) * k + k**3 * (
+            -b * (s_q - s_q[:, None]) * t - b * b * (3.0 * t * t * k * k - 1.0)
+        )
+    np.fill_diagonal(total, 0.0)
+    return total
+
+
+def numpy_medians(y):
+    """Median pairwise distance of each row, over all pairs."""
+    upper = np.triu_indices(y.shape[1], 1)
+    return np.array([np.median(np.abs(row[:, None] - row)[upper]) for row in y])
+
+
+def numpy_ke_slices(x, scores):
+    """The paper's KE estimate of g for r = identity: one gradient matrix and one eigen-decomposition per r."""
+    n, d = x.shape
+    squares = np.sum((x[:, None] - x) ** 2, axis=-1)
+    width2 = np.median(squares[np.triu_indices(n, 1)])
+    k = np.exp(-squares / (2.0 * width2))
+    g = np.empty((d, d))
+    for q, r in enumerate(np.eye(d)):
+        c = k * ((scores @ r - x @ r / width2)[:, None] + (x @ r / width2))
+        gradients = (c.T @ x - c.sum(axis=0)[:, None] * x + k.sum(axis=0)[:, None] * r) / (
+            n * width2
+        )
+        g[q] = np.linalg.eigh(gradients.T @ gradients / n)[1][:, -1]
+    return g
+
+
+def numpy_replicates(matrix, n_resamples, rng):
+    """Bootstrap replicates from a stored matrix, by one product."""
+    n = matrix.shape[0]
+    weights = rng.multinomial(n, np.full(n, 1.0 / n), size=n_resamples) / n - 1.0 / n
+    return np.einsum("bj,bj->b", weights @ matrix, weights)
+
+
+def numpy_trial(training, x, n_resamples, rng):
+    """A whole test in NumPy: KE slices for r = identity, statistic and bootstrap; the model is a standard normal."""
+    d = x.shape[1]
+    g = numpy_ke_slices(training, -training)
+    y = g @ x.T
+    matrix = numpy_stein_matrix(y, -x.T, np.diagonal(g), numpy_medians(y))
+    replicates = numpy_replicates(matrix, n_resamples, rng)
+    return matrix.sum() / (x.shape[0] * (x.shape[0] - 1)), replicates, d
+
+
+def run_bench(repeat=7):
+    """Yield the lines of a Markdown table."""
+    rng = np.random.default_rng(0)
+    n, d, n_train = 800, 100, 200
+    x, training = rng.laplace(size=(n, d)) / np.sqrt(2), rng.laplace(size=(n_train, d)) / np.sqrt(2)
+    slices = random_slices(d, 100, rng=0)
+    y, s, a = slices.g @ x.T, -slices.r @ x.T, np.einsum("md,md->m", slices.r, slices.g)
+    h = median_distances(y)
+    whole = np.concatenate([training, x])
+    rbm = GaussBernRBM.random(50, 40, rng=0)
+
+    def trial():
+        return gof_test(
+            x, lambda x: -x, train=training, basis="identity", debias=False, null="bootstrap", rng=0
+        )
+
+    rows = [
+        (
+            "Stein matrix and statistic, RBF, n = 800, 100 slices",
+            lambda: sksd(x, -x, slices, kernel=RBF(h), engine="direct"),
+            lambda: numpy_stein_matrix(y, s, a, h).sum(),
+        ),
+        (
+            "Stein matrix and statistic, IMQ, n = 800, 100 slices",
+            lambda: sksd(x, -x, slices, kernel=IMQ(h), engine="direct"),
+            lambda: numpy_imq_matrix(y, s, a, h).sum(),
+        ),
+        (
+            "median bandwidths, exact, n = 800, 100 slices",
+            lambda: median_distances(y),
+            lambda: numpy_medians(y),
+        ),
+        (
+            "KE slices, r = identity, d = 100, 200 samples (paper's estimate)",
+            lambda: active_slices(training, -training, basis="identity", debias=False),
+            lambda: numpy_ke_slices(training, -training),
+        ),
+        ("the same, unbiased", lambda: active_slices(training, -training, basis="identity"), None),
+        (
+            "whole test: KE slices, n = 800, d = 100, 1000 bootstrap replicates",
+            trial,
+            lambda: numpy_trial(training, x, 1000, np.random.default_rng(0)),
+        ),
+        (
+            "refinement of 100 slices, d = 100: 100 steps of 50 samples",
+            _refinement(training, slices),
+            None,
+        ),
+        (
+            "ICA, D = 150: 100 steps of 100 samples (SKSD-g+GO), and two evaluations",
+            _training(rng),
+            None,
+        ),
+        (
+            "one set of slices, r = identity, n = 1000, d = 100, 1000 replicates",
+            lambda: gof_test(whole, lambda x: -x, basis="identity", rng=0),
+            None,
+        ),
+        (
+            "default test: a family of 51 members, n = 1000, d = 100",
+            lambda: gof_test(whole, lambda x: -x, rng=0),
+            None,
+        ),
+        (
+            "n = 20000, 3 slices, 1000 replicates, pair by pair",
+            _large_test(rng, 20000, engine="direct"),
+            None,
+        ),
+        ("the same in linear time", _large_test(rng, 20000, engine="fourier"), None),
+        (
+            "RBM: 1000 Gibbs chains of 2000 steps, d = 50, 40 hidden",
+            lambda: rbm.sample(1000, rng=0),
+            lambda: _numpy_gibbs(rbm, 1000, 2000),
+        ),
+    ]
+    yield f"fastsksd {__version__}, numba {numba.__version__}, numpy {np.__version__}, Python {platform.python_version()}, "
+    yield f"{_cpu()}, {os.cpu_count()} cores, {numba.get_num_threads()} threads"
+    yield ""
+    yield "| work | first call | fastsksd | NumPy | ratio |"
+    yield "|---|---|---|---|---|"
+    for name, ours, theirs in rows:
+        first = _seconds(ours)
+        slow = first > 2.0 and _seconds(ours) > 1.0
+        own = np.median([_seconds(ours) for _ in range(1 if slow else repeat)])
+        reference = (
+            None
+            if theirs is None
+            else np.median([_seconds(theirs) for _ in range(1 if slow else max(2, repeat // 3))])
+        )
+        ratio = ("", "") if reference is None else (_show(reference), f"{reference / own:.0f}x")
+        yield f"| {name} | {_show(first)} | {_show(own)} | {ratio[0]} | {ratio[1]} |"
+    yield ""
+    yield "Linear time, 3 slices, against the direct engine (measured at n = 20000, beyond that extrapolated by the square of n):"
+    yield ""
+    yield from _scaling_table(rng)
+    yield ""
+    yield 'Time of the engine that `engine="auto"` takes, over that of the faster one:'
+    yield ""
+    yield from _engine_table(max(1, repeat // 2))
+    yield ""
+    yield f"First calls load compiled code from the cache, or compile where there is none. Peak memory {_peak_memory()}."
+
+
+def _scaling_table(rng):
+    """Rows of a Markdown table: seconds for n samples, and the slope of their logarithm between the first and the last n."""
+    slices = Slices(np.eye(3), np.eye(3))
+    sizes = (10_000, 20_000, 100_000, 1_000_000)
+    seconds = {}
+    for n in sizes:
+        x = rng.standard_normal((n, 3))
+        rbf = RBF(median_distances(np.ascontiguousarray(x.T)))
+        work = {
+            "median bandwidths, exact": lambda x=x: median_distances(np.ascontiguousarray(x.T)),
+            "statistic, RBF": lambda x=x, rbf=rbf: sksd(
+                x, -x, slices, kernel=rbf, engine="fourier"
+            ),
+            "statistic, RBF, direct": lambda x=x, rbf=rbf: sksd(
+                x, -x, slices, kernel=rbf, engine="direct"
+            ),
+            "test with 1000 replicates": lambda x=x: gof_test(
+                x, -x, slices=slices, engine="fourier", rng=0
+            ),
+            "test with the limit law, RBF": lambda x=x: gof_test(
+                x, -x, slices=slices, null="spectral", rng=0
+            ),
+            "test with the limit law, IMQ": lambda x=x: gof_test(
+                x, -x, slices=slices, null="spectral", kernel="imq", rng=0
+            ),
+        }
+        for name, job in work.items():
+            if (name.endswith("direct") and n != 20_000) or (
+                name.endswith("replicates") and n > 100_000
+            ):
+                continue
+            job()
+            seconds[name, n] = min(_seconds(job) for _ in range(3))
+    for n in sizes:
+        seconds.setdefault(
+            ("statistic, RBF, direct", n),
+            seconds["statistic, RBF, direct", 20_000] * (n / 20_000) ** 2,
+        )
+    yield "| work | " + " | ".join(f"n = {n}" for n in sizes) + " | slope |"
+    yield "|---" * (len(sizes) + 2) + "|"
+    for name in work:
+        shown = [seconds.get((name, n)) for n in sizes]
+        known = [(n, time) for n, time in zip(sizes, shown, strict=True) if time is not None]
+        slope = np.log(known[-1][1] / known[0][1]) / np.log(known[-1][0] / known[0][0])
+        yield (
+            f"| {name} | "
+            + " | ".join("" if time is None else _show(time) for time in shown)
+            + f" | {slope:.2f} |"
+        )
+
+
+def _engine_table(repeat):
+    """Rows of a Markdown table: what `engine="auto"` expects against what each engine takes."""
+    rng = np.random.default_rng(1)
+    yield "| kernel | n | slices | replicates | direct | fourier | auto takes | over the better |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for code, kernel in ((0, "RBF"), (1, "IMQ")):
+        for n, m, n_resamples in _GRID:
+            y, s = rng.standard_normal((2, m, n))
+            a, h = np.ones(m), np.full(m, 0.95)
+            weights = rng.choice([-1.0, 1.0], (max(1, n_resamples), n))
+            seconds = {}
+            for name in ENGINES:
+                work = _engine_work(name, code, y, s, a, h, weights if n_resamples else None)
+                work()
+                seconds[name] = min(_seconds(work) for _ in range(max(3, repeat)))
+            costs = dict(
+                zip(
+                    ENGINES,
+                    expected_cost(code, y, h, n_resamples=n_resamples, signs=True),
+                    strict=True,
+                )
+            )
+            taken = min(costs, key=costs.get)
+            ratio = seconds[taken] / min(seconds.values())
+            shown = " | ".join(_show(seconds[name]) for name in ENGINES)
+            yield f"| {kernel} | {n} | {m} | {n_resamples} | {shown} | {taken} | {ratio:.2f} |"
+
+
+def _engine_work(engine, code, y, s, a, h, weights):
+    if weights is None:
+        return lambda: load(engine, code, y, s, a, h).sums()
+    return lambda: load(engine, code, y, s, a, h).sums_and_replicates(weights)
+
+
+def _large_test(rng, n, **options):
+    x = rng.standard_normal((n, 3))
+    slices = Slices(np.eye(3), np.eye(3))
+    return lambda: gof_test(x, lambda x: -x, slices=slices, rng=0, **options)
+
+
+def _refinement(x, slices):
+    return lambda: refine_slices(x, -x, slices, epochs=25, batch_size=50, rng=0)
+
+
+def _training(rng):
+    problem = ica_problem(150, n_train=1000, n_test=10, rng=rng)
+    return lambda: fit_ica(problem, method="sksd-g+go", steps=100, evaluate_every=100, rng=0)
+
+
+def _numpy_gibbs(rbm, chains, steps):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((chains, rbm.d))
+    for _ in range(steps):
+        h = np.where(
+            rng.random((chains, rbm.d_hidden)) < 1.0 / (1.0 + np.exp(-(x @ rbm.B) - 2.0 * rbm.c)),
+            1.0,
+            -1.0,
+        )
+        x = 0.5 * h @ rbm.B.T + rbm.b + rng.standard_normal((chains, rbm.d))
+    return x
+
+
+def _seconds(work):
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _show(seconds):
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.1f} ms"
+
+
+def _cpu():
+    try:
+        with open("/proc/cpuinfo") as lines:
+            return next(
+                line.split(":")[1].strip() for line in lines if line.startswith("model name")
+            )
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _peak_memory():
+    try:
+        import resource
+    except ImportError:
+        return "not known on this system"
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return f"{peak / (2**20 if sys.platform == 'darwin' else 2**10):.0f} MB"

@@ -1,0 +1,69 @@
+"""``fastsksd info``: versions, threads, devices, and what `engine="auto"` would choose."""
+
+import importlib.metadata
+import os
+import platform
+
+import numba
+import numpy as np
+
+from .._version import __version__
+from ..compute.medians import median_distances
+from ..engines import WORTH_A_DEVICE, cheapest_engine, cuda, expected_cost
+
+_PACKAGES = ("numba", "llvmlite", "numpy", "scipy", "numba-cuda", "dask", "torch", "jax")
+_SIZES = (
+    (300, 3, 1000),
+    (1000, 100, 1000),
+    (20_000, 3, 1000),
+    (20_000, 100, 1000),
+    (100_000, 100, 1000),
+    (1_000_000, 3, 0),
+)
+
+
+def info_lines():
+    """Yield the lines."""
+    yield f"fastsksd {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    yield ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
+    yield f"{os.cpu_count()} cores, {numba.get_num_threads()} Numba threads, threading layer {_threading_layer()}"
+    yield _cuda()
+    for index, name in enumerate(cuda.hardware()):
+        yield f"  device {index}: {name}"
+    yield ""
+    yield 'What engine="auto" takes for RBF, standard normal samples, and what the CPU is expected to need:'
+    yield ""
+    yield "| samples | slices | replicates | engine | on the CPU |"
+    yield "|---|---|---|---|---|"
+    rng = np.random.default_rng(0)
+    for n, m, count in _SIZES:
+        row = rng.standard_normal((1, n))
+        y, h = np.broadcast_to(row, (m, n)), np.full(m, 0.95)
+        cost = min(expected_cost(0, y, h, n_resamples=count, signs=True))
+        taken = cheapest_engine(0, y, h, n_resamples=count, signs=True)
+        yield f"| {n} | {m} | {count} | {taken} | {1e-9 * cost:.2g} s |"
+    if cuda.hardware():
+        yield ""
+        yield f'"auto" takes a GPU for what is expected to need more than {1e-9 * WORTH_A_DEVICE:g} s on the CPU.'
+
+
+def _version(name):
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _threading_layer():
+    # Which layer is in use is known after a first launch.
+    median_distances(np.arange(20_000.0).reshape(2, -1))
+    return numba.threading_layer()
+
+
+def _cuda():
+    if cuda.missing():
+        return f"CUDA: {cuda.missing()}"
+    from ..engines.cuda import device
+
+    where = "simulated" if device.simulated else f"{len(cuda.hardware())} device(s)"
+    return f"CUDA: {where}, Numba's target: {device.implementation}"

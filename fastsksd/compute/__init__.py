@@ -1,0 +1,1 @@
+"""Compiled mathematics: decorators, pointwise kernels, medians, series, projections, random streams, linear algebra."""

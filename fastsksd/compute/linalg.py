@@ -1,0 +1,647 @@
+"""Dense linear algebra of the hot paths, in compiled parallel loops whose rounding does not depend on the thread count.
+
+NumPy's BLAS is faster on large products, but its worker threads spin for a while after each call and fight with
+Numba's for the cores (measured: 10 to 25 ms lost per switch on two cores), and it does not promise the same rounding for
+every number of threads.
+"""
+
+import math
+
+import numba
+import numpy as np
+
+from .jit import compiled, parallel, prefer_wide_vectors
+
+_A_ROWS, _B_ROWS, _DEPTH = 32, 64, 512  # block sizes of `product`, fixed for reproducible rounding
+_LAPACK = 256  # dimension beyond which LAPACK's blocked eigen-solver wins
+_SMALL = 1_000_000  # multiplications below which threads do not pay
+# Block of a tile that `quadratic_forms` keeps in cache while the weights stream by.
+_GROUP, _COLUMNS = (32, 512)
+_SIGNED = 8  # rows of a tile whose signed sums are tabulated
+
+
+def product(a, b, column=0):
+    """``a[:, column : column + k] @ b.T`` for a (m, k or more) and an (n, k) array."""
+    multiply = _product if a.shape[0] * b.size > _SMALL else _product.serial
+    return multiply(_plain(a), _plain(b), column)
+
+
+def gram(a):
+    """``a @ a.T``, at half the price."""
+    if a.shape[0] * a.size <= _SMALL:
+        return product(a, a)
+    return _gram(_plain(a))
+
+
+@parallel
+def _gram(a):
+    m = a.shape[0]
+    c = np.zeros((m, m))
+    row_blocks = (m + _A_ROWS - 1) // _A_ROWS
+    column_blocks = (m + _B_ROWS - 1) // _B_ROWS
+    for task in numba.prange(row_blocks * column_blocks):
+        i = (task // column_blocks) * _A_ROWS
+        j = (task % column_blocks) * _B_ROWS
+        if j + _B_ROWS > i:
+            _product_block(a, a, c, 0, i, min(i + _A_ROWS, m), j, min(j + _B_ROWS, m))
+    for i in range(m):
+        for j in range(i):
+            c[i, j] = c[j, i]
+    return c
+
+
+def _plain(array):
+    """C-ordered and writeable, copied where it is not: read-only arrays are another type to Numba, and compile all over again."""
+    return np.require(array, requirements=("C", "W"))
+
+
+@parallel
+def _product(a, b, column):
+    m = a.shape[0]
+    n = b.shape[0]
+    c = np.zeros((m, n))
+    # Blocks of equal size, those of one stretch of columns next to each other: every thread's share costs about the same.
+    row_blocks = (m + _A_ROWS - 1) // _A_ROWS
+    column_blocks = (n + _B_ROWS - 1) // _B_ROWS
+    height = ((m + row_blocks - 1) // row_blocks + 3) // 4 * 4
+    width = ((n + column_blocks - 1) // column_blocks + 3) // 4 * 4
+    for task in numba.prange(row_blocks * column_blocks):
+        i = (task % row_blocks) * height
+        j = (task // row_blocks) * width
+        _product_block(a, b, c, column, i, min(i + height, m), j, min(j + width, n))
+    return c
+
+
+# Bodies of parallel loops are functions of their own, compiled once for the parallel and the serial version.
+
+
+@compiled
+def _product_block(a, b, c, column, i0, i1, j0, j1):
+    depth = b.shape[1]
+    i4 = i0 + (i1 - i0) // 4 * 4
+    j4 = j0 + (j1 - j0) // 4 * 4
+    for k0 in range(0, depth, _DEPTH):
+        k1 = min(k0 + _DEPTH, depth)
+        u0 = column + k0
+        u1 = column + k1
+        for i in range(i0, i4, 4):
+            for j in range(j0, j4, 4):
+                _dot_4x4(
+                    a[i, u0:u1], a[i + 1, u0:u1], a[i + 2, u0:u1], a[i + 3, u0:u1],
+                    b[j, k0:k1], b[j + 1, k0:k1], b[j + 2, k0:k1], b[j + 3, k0:k1],
+                    c[i, j : j + 4], c[i + 1, j : j + 4], c[i + 2, j : j + 4], c[i + 3, j : j + 4],
+                )  # fmt: skip
+            for j in range(j4, j1):
+                for u in range(i, i + 4):
+                    c[u, j] += _dot(a[u, u0:u1], b[j, k0:k1])
+        for i in range(i4, i1):
+            for j in range(j0, j1):
+                c[i, j] += _dot(a[i, u0:u1], b[j, k0:k1])
+
+
+@compiled
+def _dot(a, b):
+    prefer_wide_vectors()
+    total = 0.0
+    for k in range(a.size):
+        total += a[k] * b[k]
+    return total
+
+
+@compiled
+def _dot_4x4(a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3):
+    """Sixteen dot products at once, so that every number loaded is used four times."""
+    prefer_wide_vectors()
+    s00 = s01 = s02 = s03 = 0.0
+    s10 = s11 = s12 = s13 = 0.0
+    s20 = s21 = s22 = s23 = 0.0
+    s30 = s31 = s32 = s33 = 0.0
+    for k in range(a0.size):
+        x0, x1, x2, x3 = a0[k], a1[k], a2[k], a3[k]
+        y0, y1, y2, y3 = b0[k], b1[k], b2[k], b3[k]
+        s00 += x0 * y0
+        s01 += x0 * y1
+        s02 += x0 * y2
+        s03 += x0 * y3
+        s10 += x1 * y0
+        s11 += x1 * y1
+        s12 += x1 * y2
+        s13 += x1 * y3
+        s20 += x2 * y0
+        s21 += x2 * y1
+        s22 += x2 * y2
+        s23 += x2 * y3
+        s30 += x3 * y0
+        s31 += x3 * y1
+        s32 += x3 * y2
+        s33 += x3 * y3
+    c0[0] += s00
+    c0[1] += s01
+    c0[2] += s02
+    c0[3] += s03
+    c1[0] += s10
+    c1[1] += s11
+    c1[2] += s12
+    c1[3] += s13
+    c2[0] += s20
+    c2[1] += s21
+    c2[2] += s22
+    c2[3] += s23
+    c3[0] += s30
+    c3[1] += s31
+    c3[2] += s32
+    c3[3] += s33
+
+
+def weighted_squares(weights, values, column=0):
+    """``sum_i w_i^2 values_i`` for each row w of ``weights[:, column : column + n]``."""
+    sums = (
+        _weighted_squares if weights.shape[0] * values.size > _SMALL else _weighted_squares.serial
+    )
+    return sums(_plain(weights), values, column)
+
+
+@parallel
+def _weighted_squares(weights, values, column):
+    out = np.empty(weights.shape[0])
+    for b in numba.prange(weights.shape[0]):
+        out[b] = _weighted_square(weights[b, column : column + values.size], values)
+    return out
+
+
+@compiled
+def _weighted_square(w, values):
+    prefer_wide_vectors()
+    total = 0.0
+    for i in range(values.size):
+        total += w[i] * w[i] * values[i]
+    return total
+
+
+def quadratic_forms(tile, weights, row, column):
+    """``sum_ij w_i t_ij w_j`` for each row w of `weights`, over a tile whose corner lies at (row, column).
+
+    A tile on the diagonal must be zero below it.
+    """
+    return _quadratic_forms(tile, weights, row, column).sum(axis=0)
+
+
+@parallel
+def _quadratic_forms(tile, weights, row, column):
+    height = tile.shape[0]
+    tasks = (height + _GROUP - 1) // _GROUP
+    parts = np.zeros((tasks, weights.shape[0]))
+    for turn in numba.prange(tasks):
+        # Rows of a diagonal tile shrink: groups taken from both ends in turn, every thread's share costs the same.
+        task = turn // 2 if turn % 2 == 0 else tasks - 1 - turn // 2
+        _forms_of_group(
+            tile, weights, row, column, task * _GROUP, min((task + 1) * _GROUP, height), parts[task]
+        )
+    return parts
+
+
+@compiled
+def _forms_of_group(tile, weights, row, column, first, last, out):
+    """Add what rows first..last of the tile contribute."""
+    if weights.shape[0] >= 1 << (_SIGNED - 1) and _are_signs(weights[:, row + first : row + last]):
+        table = np.empty((1 << (_SIGNED - 1), _COLUMNS))
+        for i in range(first, last, _SIGNED):
+            _forms_of_signs(tile, weights, row, column, i, min(i + _SIGNED, last), table, out)
+        return
+    count = weights.shape[0]
+    count4 = count // 4 * 4
+    last4 = first + (last - first) // 4 * 4
+    begin = first if row == column else 0
+    for start in range(begin, tile.shape[1], _COLUMNS):
+        stop = min(start + _COLUMNS, tile.shape[1])
+        for b in range(0, count4, 4):
+            for i in range(first, last4, 4):
+                j = max(start, i) if row == column else start
+                if j < stop:
+                    _form_4x4(tile, i, j, stop, weights, b, row, column, out)
+        for i in range(first, last):
+            for b in range(count4 if i < last4 else 0, count):
+                out[b] += weights[b, row + i] * _dot(
+                    tile[i, start:stop], weights[b, column + start : column + stop]
+                )
+
+
+@compiled
+def _are_signs(weights):
+    for b in range(weights.shape[0]):
+        row = weights[b]
+        others = 0
+        for i in range(row.size):
+            others += int(abs(row[i]) != 1.0)
+        if others > 0:
+            return False
+    return True
+
+
+@compiled
+def _forms_of_signs(tile, weights, row, column, first, last, table, out):
+    """The same for a few rows that meet signs only: there are few signed sums of them (the method of the four Russians).
+
+    Row p of the table is the sum of the rows with those subtracted whose bits are set in p; the first row always counts plus.
+    """
+    count = weights.shape[0]
+    height = last - first
+    patterns = np.empty(count, dtype=np.int64)
+    for b in range(count):
+        signs = weights[b, row + first : row + last]
+        pattern = 0
+        for k in range(1, height):
+            pattern += int(signs[k] != signs[0]) << (k - 1)
+        patterns[b] = pattern
+    for start in range(first if row == column else 0, tile.shape[1], _COLUMNS):
+        stop = min(start + _COLUMNS, tile.shape[1])
+        size = stop - start
+        table[0, :size] = tile[first, start:stop]
+        for k in range(1, height):
+            add_scaled(table[0, :size], 1.0, tile[first + k, start:stop])
+        for k in range(1, height):
+            bit = 1 << (k - 1)
+            for p in range(bit, 2 * bit):
+                _less_twice(table[p, :size], table[p - bit, :size], tile[first + k, start:stop])
+        begin, end = column + start, column + stop
+        for b in range(0, count - 3, 4):
+            s0, s1, s2, s3 = _dots_of_pairs(
+                table[patterns[b], :size], table[patterns[b + 1], :size], table[patterns[b + 2], :size],
+                table[patterns[b + 3], :size], weights[b, begin:end], weights[b + 1, begin:end], weights[b + 2, begin:end],
+                weights[b + 3, begin:end],
+            )  # fmt: skip
+            out[b] += weights[b, row + first] * s0
+            out[b + 1] += weights[b + 1, row + first] * s1
+            out[b + 2] += weights[b + 2, row + first] * s2
+            out[b + 3] += weights[b + 3, row + first] * s3
+        for b in range(count // 4 * 4, count):
+            out[b] += weights[b, row + first] * _dot(
+                table[patterns[b], :size], weights[b, begin:end]
+            )
+
+
+@compiled
+def _less_twice(out, a, b):
+    prefer_wide_vectors()
+    for k in range(out.size):
+        out[k] = a[k] - 2.0 * b[k]
+
+
+@compiled
+def _dots_of_pairs(a0, a1, a2, a3, b0, b1, b2, b3):
+    prefer_wide_vectors()
+    s0 = s1 = s2 = s3 = 0.0
+    for k in range(a0.size):
+        s0 += a0[k] * b0[k]
+        s1 += a1[k] * b1[k]
+        s2 += a2[k] * b2[k]
+        s3 += a3[k] * b3[k]
+    return s0, s1, s2, s3
+
+
+@compiled
+def _form_4x4(tile, i, j, stop, weights, b, row, column, out):
+    """Four rows of a tile, from column j, against four pairs of weights."""
+    prefer_wide_vectors()
+    u = weights[b : b + 4, row + i : row + i + 4]
+    u00, u01, u02, u03 = u[0, 0], u[0, 1], u[0, 2], u[0, 3]
+    u10, u11, u12, u13 = u[1, 0], u[1, 1], u[1, 2], u[1, 3]
+    u20, u21, u22, u23 = u[2, 0], u[2, 1], u[2, 2], u[2, 3]
+    u30, u31, u32, u33 = u[3, 0], u[3, 1], u[3, 2], u[3, 3]
+    t0, t1, t2, t3 = tile[i, j:stop], tile[i + 1, j:stop], tile[i + 2, j:stop], tile[i + 3, j:stop]
+    j += column
+    stop += column
+    v0, v1, v2, v3 = (
+        weights[b, j:stop],
+        weights[b + 1, j:stop],
+        weights[b + 2, j:stop],
+        weights[b + 3, j:stop],
+    )
+    s0 = s1 = s2 = s3 = 0.0
+    for k in range(t0.size):
+        x0, x1, x2, x3 = t0[k], t1[k], t2[k], t3[k]
+        s0 += v0[k] * (u00 * x0 + u01 * x1 + u02 * x2 + u03 * x3)
+        s1 += v1[k] * (u10 * x0 + u11 * x1 + u12 * x2 + u13 * x3)
+        s2 += v2[k] * (u20 * x0 + u21 * x1 + u22 * x2 + u23 * x3)
+        s3 += v3[k] * (u30 * x0 + u31 * x1 + u32 * x2 + u33 * x3)
+    out[b] += s0
+    out[b + 1] += s1
+    out[b + 2] += s2
+    out[b + 3] += s3
+
+
+def symmetric_eigenvectors(matrix):
+    """Eigenvalues of a symmetric matrix, largest first, and their eigenvectors as rows."""
+    if matrix.shape[0] > _LAPACK:
+        values, vectors = np.linalg.eigh(matrix)
+        return values[::-1], np.ascontiguousarray(vectors.T[::-1])
+    values, vectors = _tridiagonal_ql(*_tridiagonalise(np.array(matrix, dtype=float)))
+    order = np.argsort(-values, kind="stable")
+    return values[order], vectors[order]
+
+
+@compiled
+def _tridiagonalise(a):
+    """Householder reduction of `a`, in place: diagonal, off-diagonal, and the rows of the transposed basis."""
+    n = a.shape[0]
+    basis = np.zeros((n, n))
+    for i in range(n):
+        basis[i, i] = 1.0
+    v = np.zeros(n)
+    p = np.zeros(n)
+    for k in range(n - 2):
+        largest = 0.0
+        for i in range(k + 1, n):
+            largest = max(largest, abs(a[k, i]))
+        if largest == 0.0:
+            continue
+        for i in range(n):
+            v[i] = a[k, i] / largest if i > k else 0.0
+        norm = math.sqrt(_dot(v, v))
+        v[k + 1] += norm if v[k + 1] > 0 else -norm
+        beta = 2.0 / _dot(v, v)
+        for i in range(k, n):
+            p[i] = beta * _dot(a[i], v)
+        p[:k] = 0.0
+        add_scaled(p, -0.5 * beta * _dot(p, v), v)
+        for i in range(k, n):
+            v_i = v[i]
+            add_scaled(a[i], -v_i, p)
+            add_scaled(a[i], -p[i], v)
+        p[:] = 0.0
+        for i in range(k + 1, n):
+            add_scaled(p, v[i], basis[i])
+        for i in range(k + 1, n):
+            add_scaled(basis[i], -beta * v[i], p)
+    diagonal = np.empty(n)
+    off = np.zeros(n)
+    for i in range(n):
+        diagonal[i] = a[i, i]
+        if i < n - 1:
+            off[i] = a[i, i + 1]
+    return diagonal, off, basis
+
+
+@compiled
+def _tridiagonal_ql(diagonal, off, basis):
+    """Implicit QL with Wilkinson's shift; `basis` is turned into the eigenvectors, as rows."""
+    n = diagonal.size
+    for low in range(n):
+        for _ in range(60):
+            m = low
+            while m < n - 1 and abs(off[m]) > 2.3e-16 * (abs(diagonal[m]) + abs(diagonal[m + 1])):
+                m += 1
+            if m == low:
+                break
+            g = (diagonal[low + 1] - diagonal[low]) / (2.0 * off[low])
+            r = math.hypot(g, 1.0)
+            g = diagonal[m] - diagonal[low] + off[low] / (g + (r if g >= 0 else -r))
+            s = c = 1.0
+            p = 0.0
+            early = False
+            for i in range(m - 1, low - 1, -1):
+                f = s * off[i]
+                b = c * off[i]
+                r = math.hypot(f, g)
+                off[i + 1] = r
+                if r == 0.0:
+                    diagonal[i + 1] -= p
+                    off[m] = 0.0
+                    early = True
+                    break
+                s = f / r
+                c = g / r
+                g = diagonal[i + 1] - p
+                r = (diagonal[i] - g) * s + 2.0 * c * b
+                p = s * r
+                diagonal[i + 1] = g + p
+                g = c * r - b
+                _rotate(basis[i], basis[i + 1], c, s)
+            if not early:
+                diagonal[low] -= p
+                off[low] = g
+                off[m] = 0.0
+    return diagonal, basis
+
+
+@compiled
+def _rotate(x, y, c, s):
+    prefer_wide_vectors()
+    for k in range(x.size):
+        f = y[k]
+        y[k] = s * x[k] + c * f
+        x[k] = c * x[k] - s * f
+
+
+def eigenvalues_of_product(covariance, coupling):
+    """Eigenvalues of ``C T`` for a covariance C = A A^T and a symmetric T of any sign: those of ``A^T T A``."""
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return np.linalg.eigvalsh(root.T @ coupling @ root)
+
+
+def top_eigenpairs(apply, guess, *, gaps=True, tolerance=1e-8, max_steps=150):
+    """Largest eigenvalue with its eigenvector, and the gap to the second, of m symmetric (d, d) operators in lockstep.
+
+    `guess`, (m, d), holds a unit vector for each operator that may be close to its eigenvector, or not.
+
+    Lanczos with full reorthogonalisation, all m processes advancing together so that `apply`, which maps the (m, d) array
+    of one vector per operator to the products, can be a few large matrix products; ``apply.restricted(mask)`` is the same for some of
+    the operators. A first pass finds the top pair to a
+    residual of `tolerance` times the eigenvalue; a second one, kept orthogonal to it, the next eigenvalue to 1e-2 of the
+    first, which also sees an eigenvalue of multiplicity two.
+
+    Returns
+    -------
+    vectors (m, d), values (m,), gaps (m,) or None
+    """
+    m, d = guess.shape
+    # The random part is fixed: the result is a property of the operators, not of the caller's generator.
+    noise = np.random.default_rng(20210).standard_normal((m, d))
+    values, vectors = _lanczos(
+        apply, guess + 0.1 / np.sqrt(d) * noise, min(d, max_steps), tolerance
+    )
+    if not gaps:
+        return vectors, values, None
+    if d == 1:
+        return vectors, values, np.full(m, np.inf)
+    second, _ = _lanczos(
+        apply, noise, min(d - 1, max_steps), 1e-2, deflate=vectors, scale=np.abs(values)
+    )
+    return vectors, values, np.maximum(values - second, 0.0)
+
+
+def _lanczos(apply, start, steps, tolerance, deflate=None, scale=0.0):
+    m, d = start.shape
+    values = np.empty(m)
+    vectors = np.empty((m, d))
+    # Operators not yet converged; those that are leave when they are half of all.
+    running = np.arange(m)
+    scale = np.broadcast_to(scale, m)
+    deflate = np.zeros((m, d)) if deflate is None else deflate
+    basis = np.empty((m, steps, d))
+    diagonal = np.zeros((m, steps))
+    off_diagonal = np.zeros((m, steps))
+    q = _sized(_orthonormalise, m * d)(start, basis, 0, deflate)
+    for k in range(steps):
+        basis[:, k] = q
+        work = running.size * d
+        w = apply(q)
+        if k == 0:
+            units = _units(w)
+        w = np.ascontiguousarray(w * units[:, None])
+        q = _sized(_lanczos_step, work)(basis, w, k, diagonal, off_diagonal, deflate, start)
+        # A few steps at least: an early Ritz value may belong to a lower eigenvalue.
+        if k < steps - 1 and (k % 2 == 0 or k < 5):
+            continue
+        ritz, coefficients, residuals = _sized(_top_ritz_pairs, work)(diagonal, off_diagonal, k + 1)
+        done = residuals <= tolerance * np.maximum(np.abs(ritz), scale[running] * units)
+        if k == steps - 1:
+            done[:] = True
+        if 2 * np.count_nonzero(done) >= running.size:
+            values[running[done]] = ritz[done] / units[done]
+            found = np.einsum("mk,mkd->md", coefficients[done], basis[done, : k + 1])
+            vectors[running[done]] = found / np.linalg.norm(found, axis=1, keepdims=True)
+            if done.all():
+                break
+            left = ~done
+            running = running[left]
+            apply = apply.restricted(left)
+            basis, diagonal, off_diagonal, deflate, start, q, units = (
+                np.ascontiguousarray(array[left])
+                for array in (basis, diagonal, off_diagonal, deflate, start, q, units)
+            )
+    return values, vectors
+
+
+def _units(w):
+    """Powers of two that bring the rows of `w` to a size of about one: squares then neither overflow nor vanish, and no bit changes."""
+    exponents = np.frexp(np.abs(w).max(axis=1))[1]
+    return np.ldexp(1.0, np.clip(-exponents, -1000, 1000))
+
+
+def _sized(function, work):
+    """The serial version of a parallel function when there is little work."""
+    return function if work >= 4096 else function.serial
+
+
+@parallel
+def _orthonormalise(start, basis, k, deflate):
+    """Rows of `start` made orthogonal to the first k basis vectors and to `deflate`, of unit length."""
+    out = start.copy()
+    for q in numba.prange(out.shape[0]):
+        _project_out(out[q], basis[q], k, deflate[q])
+        _scale(out[q], 1.0 / math.sqrt(_dot(out[q], out[q])))
+    return out
+
+
+# Plain loops where array expressions would do: those take seconds to compile.
+
+
+@compiled
+def _scale(w, factor):
+    for i in range(w.size):
+        w[i] *= factor
+
+
+@compiled
+def add_scaled(w, factor, other):
+    prefer_wide_vectors()
+    for i in range(w.size):
+        w[i] += factor * other[i]
+
+
+@compiled
+def _project_out(w, basis, k, deflate):
+    for _ in range(2):
+        add_scaled(w, -_dot(w, deflate), deflate)
+        for i in range(k):
+            add_scaled(w, -_dot(w, basis[i]), basis[i])
+
+
+@parallel
+def _lanczos_step(basis, w, k, diagonal, off_diagonal, deflate, start):
+    """Fill row k of the tridiagonal matrices; returns the next basis vectors."""
+    m = w.shape[0]
+    for q in numba.prange(m):
+        scale = math.sqrt(_dot(w[q], w[q]))
+        diagonal[q, k] = _dot(basis[q, k], w[q])
+        _project_out(w[q], basis[q], k + 1, deflate[q])
+        norm = math.sqrt(_dot(w[q], w[q]))
+        for i in range(k):
+            scale = max(scale, abs(diagonal[q, i]))
+        if norm <= 1e-13 * scale:
+            # The space found so far is invariant: go on in its complement from a new direction.
+            norm = 0.0
+            for i in range(w.shape[1]):
+                w[q, i] = start[q, (i + k + 1) % w.shape[1]]
+            _project_out(w[q], basis[q], k + 1, deflate[q])
+            fresh = math.sqrt(_dot(w[q], w[q]))
+            _scale(w[q], 1.0 / fresh if fresh > 1e-10 else 0.0)
+        else:
+            _scale(w[q], 1.0 / norm)
+        off_diagonal[q, k] = norm
+    return w
+
+
+@parallel
+def _top_ritz_pairs(diagonal, off_diagonal, k):
+    """Top eigenpair of each leading (k, k) tridiagonal matrix, by bisection and inverse iteration, with its residual."""
+    m = diagonal.shape[0]
+    values = np.empty(m)
+    vectors = np.empty((m, k))
+    residuals = np.empty(m)
+    for q in numba.prange(m):
+        values[q] = _top_ritz(diagonal[q, :k], off_diagonal[q, :k], vectors[q])
+        residuals[q] = off_diagonal[q, k - 1] * abs(vectors[q, k - 1])
+    return values, vectors, residuals
+
+
+@compiled
+def _top_ritz(diagonal, off, vector):
+    k = diagonal.size
+    low, high = diagonal[0], diagonal[0]
+    for i in range(k):
+        radius = (off[i - 1] if i > 0 else 0.0) + (off[i] if i < k - 1 else 0.0)
+        high = max(high, diagonal[i] + radius)
+        low = max(low, diagonal[i])
+    scale = max(abs(low), abs(high))
+    # Squares of its reciprocal must not overflow when the matrix is zero.
+    tiny = 1e-150 + 1e-17 * scale
+    while high - low > 4e-16 * scale:
+        middle = 0.5 * (low + high)
+        if middle <= low or middle >= high:
+            break
+        # Sturm: the matrix minus `middle` is negative definite when every pivot is negative.
+        pivot = diagonal[0] - middle
+        above = pivot >= 0.0
+        for i in range(1, k):
+            if above:
+                break
+            pivot = (
+                diagonal[i]
+                - middle
+                - off[i - 1] * off[i - 1] / (pivot if abs(pivot) > tiny else -tiny)
+            )
+            above = pivot >= 0.0
+        if above:
+            low = middle
+        else:
+            high = middle
+    value = high
+    # Inverse iteration with a shift just above the value, where the matrix is definite and elimination needs no pivoting.
+    shift = value + 1e-14 * scale + tiny
+    pivots = np.empty(k)
+    pivots[0] = shift - diagonal[0]
+    for i in range(1, k):
+        pivots[i] = shift - diagonal[i] - off[i - 1] * off[i - 1] / pivots[i - 1]
+    for i in range(k):
+        vector[i] = 1.0 + 0.01 * i
+    for _ in range(3):
+        for i in range(1, k):
+            vector[i] += off[i - 1] / pivots[i - 1] * vector[i - 1]
+        vector[k - 1] /= pivots[k - 1]
+        for i in range(k - 2, -1, -1):
+            vector[i] = (vector[i] + off[i] * vector[i + 1]) / pivots[i]
+        _scale(vector, 1.0 / math.sqrt(_dot(vector, vector)))
+    return value

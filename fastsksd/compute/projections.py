@@ -1,0 +1,26 @@
+"""Projections of samples and scores on slices."""
+
+import numpy as np
+
+from .linalg import product
+from .medians import too_large
+
+
+def project(x, scores, slices, kernel):
+    """Samples along g and scores along r, (m, n) each, ``r.g`` and the bandwidths, (m,) each: what an engine is loaded with."""
+    y = product(slices.g, x)
+    return (
+        y,
+        product(slices.r, scores),
+        np.einsum("md,md->m", slices.r, slices.g),
+        kernel.bandwidths(y, spread(x, slices.g)),
+    )
+
+
+def spread(x, g):
+    """How much samples may vary along each row of `g`, whatever the units of the columns."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        deviations = x.std(axis=0)
+    if not np.all(np.isfinite(deviations)):
+        raise too_large(x)
+    return np.einsum("md,d->m", np.abs(g), deviations)

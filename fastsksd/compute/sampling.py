@@ -1,0 +1,47 @@
+"""Resampling weights in compiled code. Row b of the weights comes from stream b of the seed."""
+
+import numba
+import numpy as np
+
+from .jit import parallel
+from .streams import bits_to_unit, stream_bits, stream_key
+
+
+@parallel
+def fill_multinomial(seed, first, weights, start, stop):
+    n = stop - start
+    for b in numba.prange(weights.shape[0]):
+        key = stream_key(seed, np.uint64(first + b))
+        row = weights[b]
+        for i in range(start, stop):
+            row[i] = -1.0
+        for i in range(start, stop):
+            row[start + int(bits_to_unit(stream_bits(key, np.uint64(i))) * n)] += 1.0
+
+
+@parallel
+def independent_signs(seed, first, count, n):
+    """One draw of 64 bits is 64 signs."""
+    weights = np.empty((count, n))
+    for b in numba.prange(count):
+        key = stream_key(seed, np.uint64(first + b))
+        for start in range(0, n, 64):
+            bits = stream_bits(key, np.uint64(start // 64))
+            for i in range(start, min(start + 64, n)):
+                weights[b, i] = 1.0 - 2.0 * np.float64(bits & np.uint64(1))
+                bits >>= np.uint64(1)
+    return weights
+
+
+@parallel
+def chained_signs(seed, first, count, n, lag):
+    weights = np.empty((count, n))
+    for b in numba.prange(count):
+        key = stream_key(seed, np.uint64(first + b))
+        sign = 1.0 if bits_to_unit(stream_bits(key, np.uint64(0))) < 0.5 else -1.0
+        weights[b, 0] = sign
+        for i in range(1, n):
+            if bits_to_unit(stream_bits(key, np.uint64(i))) * lag < 1.0:
+                sign = -sign
+            weights[b, i] = sign
+    return weights

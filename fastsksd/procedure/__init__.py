@@ -1,0 +1,1 @@
+"""How a test proceeds: plan, split, search, evaluate, combine, decide."""

@@ -1,0 +1,196 @@
+"""The witness of a slice: where along it samples and model differ, with a confidence band.
+
+For a slice (r, g) it is the function of ``y = x.g`` that tells samples and model apart best in the unit ball of the kernel, up to its length,
+
+    h(y) = mean_i xi_i(y),    xi_i(y) = s_i k(y_i - y) + a k'(y_i - y),    s_i = s_p(x_i).r,  a = r.g
+
+Its mean is zero for samples of the model (Stein's identity), else ``E_q[(s_p - s_q).r k(y_i - y)]``: where h is positive, the model's score pushes
+samples near y towards larger values of x.r than their own density balances. The statistic is the squared length of h, less the terms of each sample with itself.
+
+Band: bootstrap with normal multipliers e_i, ``1/n sum_i e_i (xi_i - h)``, studentised, so that ``h +- c deviation`` covers the mean of xi on the
+whole grid at once (Chernozhukov, Chetverikov and Kato, 2013). For a chain the e_i are autocorrelated as the signs of the test
+are (Shao, 2010). Given the samples this is a normal law, whose covariance is a sum over samples: it is drawn from directly. Measured, normal samples
+and another normal model, nominal 0.95: 0.91 with 20 to 150 samples, 0.94 with 600 (600 runs each); chains with autocorrelation 0.8 and a lag of 16 times its
+time of 9, 0.97 with 1000 samples and 0.93 with 4000 (300 runs each; 0.41 with 1000 if taken as independent).
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from ..compute.jit import compiled, parallel, prefer_wide_vectors
+from ..compute.linalg import gram, product
+from ..compute.pointwise import kernel_derivatives
+from ..discrepancy import Estimate
+
+POINTS = 101  # of the grid of a witness
+DRAWS = 2000  # of the bootstrap of its band
+_BLOCK = 4096  # samples whose functions are in memory at a time
+
+
+class Region(NamedTuple):
+    """A stretch of the grid on which the band excludes zero: +1 where the witness is positive there, -1 where it is negative."""
+
+    sign: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Witness:
+    """The witness function of a slice on a grid.
+
+    Attributes
+    ----------
+    grid : (k,) array
+        Values of ``x.g``, over the bulk of the samples.
+    values, lower, upper : (k,) arrays
+        The witness, and its confidence band, which holds on the whole grid at once.
+    density : (k,) array
+        Density of the samples along g, smoothed by the kernel.
+    level : float
+        Confidence of the band.
+    """
+
+    grid: np.ndarray
+    values: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    density: np.ndarray
+    level: float
+
+    @property
+    def regions(self):
+        """Where the band excludes zero, in order; neighbours of the same sign are one."""
+        sign = np.where(self.lower > 0, 1, np.where(self.upper < 0, -1, 0))
+        found = []
+        for k in np.flatnonzero(sign):
+            y = float(self.grid[k])
+            if found and found[-1].sign == sign[k]:
+                found[-1] = found[-1]._replace(high=y)
+            else:
+                found.append(Region(int(sign[k]), y, y))
+        return tuple(found)
+
+    def __repr__(self):
+        return f"Witness({self.grid.size} points from {self.grid[0]:.4g} to {self.grid[-1]:.4g}, {len(self.regions)} regions)"
+
+
+def witness_of(code, y, s, a, h, lag, level, rng):
+    """The witness of samples `y` along g with scores `s` along r, with its band."""
+    y, a = y / h, a / h
+    grid, n = _grid(y), y.size
+    values, density = np.zeros(grid.size), np.zeros(grid.size)
+    blocks = [slice(first, first + _BLOCK) for first in range(0, n, _BLOCK)]
+    for block in blocks:
+        functions, kernels = _stein_functions(code, y[block], s[block], a, grid)
+        values += functions.sum(axis=1)
+        density += kernels
+    values /= n
+    covariance, carry = np.zeros((grid.size, grid.size)), np.zeros(grid.size)
+    for block in blocks:
+        functions = _stein_functions(code, y[block], s[block], a, grid)[0] - values[:, None]
+        covariance += _products(functions, carry, lag)
+    effective = n / (lag - 1.0) if lag > 2 else float(n)
+    deviation, factor = band_of(covariance / float(n) ** 2, effective, level, rng)
+    # Samples all alike show nothing.
+    half = np.where(deviation > 1e-9 * np.abs(values), factor * deviation, np.abs(values))
+    step = h * (grid[1] - grid[0])
+    return Witness(
+        h * grid, values, values - half, values + half, density / (step * density.sum()), level
+    )
+
+
+def _products(functions, carry, lag):
+    """``sum_ij rho^|i - j| f_i f_j^T`` over the samples of a block and all before it, columns f; `carry` is what the next block remembers of them.
+
+    rho is the correlation of neighbouring signs of that lag. Divided by n^2 this is the covariance of a mean under the bootstrap.
+    """
+    sums = gram(functions)
+    if lag > 2:
+        cross = product(functions, _remembered(functions, carry, 1.0 - 2.0 / lag))
+        sums += cross + cross.T
+    return sums
+
+
+def moments_of(y, s, a, lag):
+    """`push` and `spread`, see `SliceExplanation`."""
+    n = y.size
+    push, centred = s.mean(), y - y.mean()
+    scale = np.mean(s * centred)
+    influence = np.stack([s - push, (s - push) * centred - scale])
+    errors = np.sqrt(np.maximum(np.diag(_products(influence, np.zeros(2), lag)), 0.0)) / n
+    if abs(a) < 1e-6:
+        return Estimate(float(push), float(errors[0])), Estimate(np.nan, np.nan)
+    return Estimate(float(push), float(errors[0])), Estimate(
+        float(-scale / a), float(errors[1] / abs(a))
+    )
+
+
+def _grid(y):
+    """Points over the bulk of the samples; one far out does not stretch it."""
+    low, first, third, high = np.quantile(y, [0.01, 0.25, 0.75, 0.99])
+    reach = 4.0 * (third - first)
+    low, high = max(low, first - reach), min(high, third + reach)
+    if high - low < 1e-9:  # most samples are alike
+        low, high = low - 2.0, high + 2.0
+    return np.linspace(low, high, POINTS)
+
+
+@parallel
+def _stein_functions(code, y, s, a, grid):
+    """``xi_i`` at the points of the grid, (points, n), and the sums of the kernel there; all in units of the bandwidth."""
+    functions = np.empty((grid.size, y.size))
+    kernels = np.empty(grid.size)
+    for k in numba.prange(grid.size):
+        kernels[k] = _stein_function_row(code, y, s, a, grid[k], functions[k])
+    return functions, kernels
+
+
+@compiled
+def _stein_function_row(code, y, s, a, point, out):
+    prefer_wide_vectors()
+    total = 0.0
+    for i in range(y.size):
+        k, k1, _, _ = kernel_derivatives(code, y[i] - point)
+        out[i] = s[i] * k + a * k1
+        total += k
+    return total
+
+
+@compiled
+def _remembered(functions, carry, rho):
+    """For each sample the sum of all earlier ones, weighted by ``rho^distance``; `carry` is what is handed on to the next block."""
+    earlier = np.empty_like(functions)
+    for k in range(functions.shape[0]):
+        memory = carry[k]
+        for i in range(functions.shape[1]):
+            earlier[k, i] = memory
+            memory = rho * (memory + functions[k, i])
+        carry[k] = memory
+    return earlier
+
+
+def band_of(covariance, effective, level, rng):
+    """Standard deviations on the grid, and how many of them a simultaneous band has on either side.
+
+    The bootstrap does not know that it estimates the deviations, from as many samples as are `effective`: its factor is that of a normal law, and
+    the one of the t law with the same tail takes its place.
+    """
+    from scipy.special import ndtr, stdtrit
+
+    freedom = max(effective - 1.0, 1.0)
+    deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0) * (freedom + 1.0) / freedom)
+    unit = np.where(deviation > 1e-12 * deviation.max(initial=0.0), deviation, np.inf)
+    values, vectors = np.linalg.eigh(covariance / unit / unit[:, None])
+    kept = values > 1e-10 * max(values[-1], 0.0)
+    if not kept.any():
+        return deviation, 0.0
+    draws = (
+        rng.standard_normal((DRAWS, np.count_nonzero(kept)))
+        @ (vectors[:, kept] * np.sqrt(values[kept])).T
+    )
+    factor = np.quantile(np.abs(draws).max(axis=1), level) / np.sqrt(freedom / (freedom + 1.0))
+    return deviation, float(-stdtrit(freedom, ndtr(-factor)))

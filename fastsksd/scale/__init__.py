@@ -1,0 +1,1 @@
+"""More than one test, process, machine or file: streams, batches, Dask, journals."""

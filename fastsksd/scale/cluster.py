@@ -1,0 +1,214 @@
+"""All that touches Dask: many tasks on the workers of a client, and samples in a Dask array.
+
+Dask is imported only when a client or a Dask array is there to be used. Tasks run on one thread each, as workers run several side by
+side, and depend on nothing but their arguments, so a task that a dead worker had gives the same result when it begins again.
+"""
+
+import contextlib
+import math
+import uuid
+import warnings
+
+from .._validate import check_score, score_is_array
+from ..compute.jit import single_thread
+from ..gof import DOORS
+from .streaming import SOURCES, Chunk, gof_test_elsewhere
+
+_AHEAD = 3  # tasks handed out per thread of the workers
+_RETRIES = 3
+_PATIENCE = 10  # seconds that a scheduler has to answer
+_FAN = 8  # accumulators merged at a time
+
+
+class ClientLost(Exception):
+    """A client that was closed, or has lost its scheduler, while there was work to do."""
+
+
+def check_client(client):
+    """`client` must be an open `dask.distributed.Client`."""
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ImportError(
+            "`client` needs Dask; install it with: pip install 'fastsksd[dask]'"
+        ) from error
+    if not isinstance(client, Client):
+        raise TypeError(f"`client` must be a dask.distributed.Client, not {type(client).__name__}.")
+    if client.asynchronous:
+        raise ValueError("`client` is asynchronous; make one with asynchronous=False.")
+    if client.status != "running":
+        raise ValueError(f"`client` is {client.status}; make a new dask.distributed.Client.")
+    return client
+
+
+@contextlib.contextmanager
+def connected(address):
+    """A client of the scheduler at an address, or None without one."""
+    if address is None:
+        yield None
+        return
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ImportError(
+            "a Dask scheduler can be reached with Dask only; install it with: pip install 'fastsksd[dask]'"
+        ) from error
+    try:
+        client = Client(address, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ClientLost(f"no Dask scheduler answers at {address!r}: {error}") from error
+    with client:
+        yield client
+
+
+def finished(client, function, tasks, failed):
+    """Pairs (task, function(task)) as they are done, in any order; ``failed(error)`` in place of a result that could not be had.
+
+    Tasks travel with their data through the scheduler, which keeps them until they are done (data scattered among workers would die with
+    them), and no more of them at a time than the workers need.
+    """
+    from distributed import as_completed
+
+    token = uuid.uuid4().hex
+    queue, running, done = enumerate(tasks), {}, as_completed(loop=client.loop)
+
+    def hand_out():
+        if client.status != "running":
+            raise ClientLost("the Dask client was closed, or has lost its scheduler")
+        ahead = _AHEAD * max(4, sum(client.nthreads().values()))
+        while len(running) < ahead and (item := next(queue, None)) is not None:
+            key = f"fastsksd-{token}-{item[0]}"
+            with warnings.catch_warnings():
+                # Data is meant to travel so.
+                warnings.filterwarnings("ignore", "Sending large graph")
+                future = client.submit(_on_one_thread, function, item[1], key=key, retries=_RETRIES)
+            running[future] = item[1]
+            done.add(future)
+
+    try:
+        hand_out()
+        for future in done:
+            if future.status == "cancelled":
+                raise ClientLost("the Dask client has lost its scheduler, or tasks were cancelled")
+            # Its worker died before the result was fetched; it is computed again.
+            if future.status == "lost":
+                done.add(future)
+                continue
+            error = future.exception()
+            result = future.result() if error is None else failed(error)
+            yield running.pop(future), result
+            hand_out()
+    finally:
+        if running and client.status == "running":
+            client.cancel(list(running))
+
+
+def _on_one_thread(function, task):
+    with single_thread():
+        return function(task)
+
+
+class DaskRows:
+    """Chunks of a Dask array in their order, added to accumulators where they lie and merged as a tree."""
+
+    def __init__(self, x, score):
+        import dask.array as da
+
+        if not isinstance(x, da.Array):
+            raise TypeError(
+                f"`x` must be a Dask array, not a {type(x).__name__}; data frames have `.to_dask_array()`."
+            )
+        if x.ndim != 2:
+            raise ValueError(
+                f"`x` must be two-dimensional, (samples, dimensions); got {x.ndim} dimensions."
+            )
+        if x.numblocks[1] != 1:
+            raise ValueError(
+                f"`x` is split into {x.numblocks[1]} chunks along its columns; whole rows are needed: x.rechunk({{1: -1}})."
+            )
+        values = isinstance(score, da.Array)
+        if values:
+            score = _aligned(score, x)
+        elif score is None or score_is_array(score):
+            raise TypeError(
+                f"`score` must be a callable, a model or a Dask array for a Dask array; got {type(score).__name__}."
+            )
+        else:
+            check_score(score)
+        blocks = x.to_delayed().ravel()
+        scores = score.to_delayed().ravel() if values else [_constant(score)] * len(blocks)
+        self._left = [
+            (number, *pair, 0) for number, pair in enumerate(zip(blocks, scores, strict=True))
+        ]
+
+    def head(self, count, keep):
+        """The first `count` rows as a list of chunks; they are visited again only with `keep`."""
+        from dask import delayed
+
+        taken, left = [], list(self._left)
+        while left and count > 0:
+            number, x, score, skip = left.pop(0)
+            size, front, values = delayed(_front)(x, score, count).compute()
+            taken.append(Chunk(number, front, values))
+            if size > count:
+                left.insert(0, (number, x, score, skip + count))
+            count -= min(size, count)
+        if not keep:
+            self._left = left
+        return taken
+
+    def add_to(self, total):
+        """Add all chunks to an accumulator; returns it."""
+        from dask import delayed
+
+        empty = _constant(total.empty())
+        parts = [delayed(_part)(empty, *block) for block in self._left]
+        while len(parts) > 1:
+            parts = [delayed(_merged)(parts[k : k + _FAN]) for k in range(0, len(parts), _FAN)]
+        return total.merge(parts[0].compute()) if parts else total
+
+
+def _aligned(score, x):
+    """Scores with the chunks of the samples."""
+    if any(math.isnan(size) for array in (score, x) for size in array.shape):
+        if score.numblocks != x.numblocks:
+            raise ValueError(
+                f"`score` must have the chunks of the samples, {x.numblocks}; got {score.numblocks}. Their sizes are not known: call "
+                "`.compute_chunk_sizes()` first."
+            )
+        return score
+    if score.shape != x.shape:
+        raise ValueError(
+            f"`score` must have the shape of the samples, {x.shape}; got {score.shape}."
+        )
+    return score.rechunk(x.chunks)
+
+
+def _constant(value):
+    """A value that is sent to each worker once."""
+    from dask import delayed
+
+    return delayed(value, traverse=False, name=f"fastsksd-{uuid.uuid4().hex}")
+
+
+def _front(x, score, count):
+    """Number of rows, and the first of them with their scores."""
+    return x.shape[0], x[:count], score[:count] if score_is_array(score) else score
+
+
+def _part(empty, number, x, score, skip):
+    with single_thread():
+        chunk = Chunk(number, x, score, empty.slices.d).rows(skip, None)
+        with chunk.named():
+            return empty.empty().add(chunk.x, chunk.score)
+
+
+def _merged(parts):
+    total = parts[0].empty()
+    for part in parts:
+        total.merge(part)
+    return total
+
+
+SOURCES["dask"] = DaskRows
+DOORS["dask"] = gof_test_elsewhere

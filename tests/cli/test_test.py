@@ -1,0 +1,819 @@
+"""``fastsksd test``: files of all kinds, what to test against, outputs, exit codes, and bad input at every door."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import fastsksd as fs
+from fastsksd.cli import test as command
+from fastsksd.cli.files import FileError, open_file, read_all, read_blocks
+from fastsksd.cli.main import main
+
+QUICK = ["--n-slices", "1", "--n-resamples", "100"]
+X = np.random.default_rng(7).standard_normal((120, 2))
+GOOD = ["--model", "gaussian"]
+BAD = ["--model", "gaussian", "--mean", "3"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder to work in, with samples in x.npy."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    np.save("x.npy", X)
+    known = set(sys.modules)
+    yield tmp_path
+    for name in ("model", "score_of_model", "score_of_json"):
+        if name not in known:
+            sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def run(folder, capsys):
+    """Runs the command; returns exit code, standard output and standard error."""
+
+    def run(*arguments):
+        try:
+            code = main(["test", *arguments])
+        except SystemExit as stop:
+            code = stop.code
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def write(name, text):
+    with open(name, "w", encoding="utf-8", newline="") as file:
+        file.write(text)
+
+
+def read(name, columns=None):
+    source = open_file(name, columns)
+    return source, read_all([source], rows=7)[0]
+
+
+# Verdicts and outputs
+
+
+def test_exit_codes_of_the_command_itself(folder):
+    python = [sys.executable, "-m", "fastsksd", "test"]
+    environment = os.environ | {"PYTHONPATH": os.path.dirname(os.path.dirname(fs.__file__))}
+    for arguments, code in (["x.npy", *GOOD], 0), (["x.npy", *BAD], 1), (["y.npy", *GOOD], 2):
+        ran = subprocess.run(
+            python + arguments + QUICK, capture_output=True, text=True, env=environment
+        )
+        assert ran.returncode == code, ran.stderr
+        assert "Traceback" not in ran.stderr
+
+
+def test_verdict_is_that_of_python(run):
+    for flags, model in ((GOOD, fs.models.Gaussian([0, 0], 1)), (["--model", "gaussian", "--mean", "-1,0.5", "--cov", "2,1"], fs.models.Gaussian([-1, 0.5], [2, 1]))):  # fmt: skip
+        code, out, _ = run("x.npy", *flags, "--json", "--seed", "3")
+        expected = fs.gof_test(X, model, rng=3)
+        said = json.loads(out)
+        assert said["pvalue"] == expected.pvalue and said["statistic"] == expected.statistic
+        assert code == expected.reject() == said["reject"]
+
+
+def test_the_level_decides(run):
+    pvalue = json.loads(run("x.npy", *GOOD, *QUICK, "--json")[1])["pvalue"]
+    assert 0.05 < pvalue < 0.9
+    assert run("x.npy", *GOOD, *QUICK, "--alpha", str(pvalue + 0.01))[0] == 1
+    assert run("x.npy", *GOOD, *QUICK, "--alpha", str(pvalue - 0.01))[0] == 0
+
+
+def test_scores_function_and_model_agree(run):
+    np.save("s.npy", -X)
+    write("model.py", "def score(x):\n    print('noise')\n    return -x\n")
+    answers = []
+    for target in (
+        ["--scores", "s.npy"],
+        ["--score", "model:score"],
+        ["--score", "model.py:score"],
+        ["--score", "numpy:negative"],
+        GOOD,
+    ):
+        _, out, err = run("x.npy", *target, *QUICK, "--json")
+        answers.append(json.loads(out)["pvalue"])
+        assert ("noise" in err) == ("model" in target[1])
+    assert len(set(answers)) == 1
+
+
+def test_json(run):
+    write("x.csv", "alpha,beta\n" + "".join(f"{a},{b}\n" for a, b in X * [1, 0.3]))
+    code, out, _ = run("x.csv", *GOOD, "--alpha", "0.01", "--json")
+    said = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert code == 1 and said["reject"] and said["alpha"] == 0.01
+    assert (said["n"], said["d"], said["names"]) == (120, 2, ["alpha", "beta"])
+    assert said["method"] == "sksd" and said["null"] == "wild" and said["lag"] == 1.0
+    assert (
+        abs(said["strongest_slice"]["r"]["beta"]) > 0.9
+        and abs(said["strongest_slice"]["g"]["beta"]) > 0.9
+    )
+    assert len(said["members"]) > 5 and said["members"][0]["adjusted_pvalue"] == said["pvalue"]
+    assert said["timings"]["total"] > 0 and said["versions"]["fastsksd"] == fs.__version__
+    assert said["caveats"] == []
+    code, out, _ = run("x.npy", *GOOD, "--method", "ksd", "--n-resamples", "50", "--json")
+    assert json.loads(out)["strongest_slice"] is None
+    np.save(
+        "chain.npy",
+        np.repeat(X, 4, axis=0) + 0.01 * np.random.default_rng(0).standard_normal((480, 2)),
+    )
+    for method in ("sksd", "ksd"):
+        (caveat,) = json.loads(
+            run("chain.npy", *GOOD, "--method", method, "--n-resamples", "50", "--json")[1]
+        )["caveats"]
+        assert (
+            caveat.startswith("neighbouring samples depend")
+            and "--null wild" in caveat
+            and "--lag" in caveat
+        )
+
+
+def test_a_gpu_that_is_not_there(run, monkeypatch):
+    from fastsksd.engines import cuda
+
+    monkeypatch.setattr(cuda, "missing", lambda: "no NVIDIA driver was found on this machine.")
+    code, _, err = run("x.npy", *GOOD, *QUICK, "--engine", "cuda")
+    assert code == 2 and "no NVIDIA driver" in err
+
+
+def test_json_has_no_nan():
+    assert command._plain(
+        {"a": [np.float64("nan"), -np.inf, np.float64(0.5)], "b": (1, "x", True, None)}
+    ) == {"a": [None, None, 0.5], "b": [1, "x", True, None]}
+
+
+def test_words_name_the_file_and_the_level(run):
+    code, out, err = run("x.npy", *BAD, *QUICK, "--alpha", "0.1")
+    assert code == 1 and err == ""
+    assert "x.npy" in out and "is rejected at level 0.1" in out and "Gaussian(d=2)" in out
+    assert "--null spectral" in out and "null=" not in out
+    write("x.csv", "alpha,beta\n" + "".join(f"{a},{b}\n" for a, b in X * [1, 0.3]))
+    assert "looks along beta" in " ".join(run("x.csv", *GOOD)[1].split())
+
+
+def test_page(run, folder):
+    code, _, _ = run("x.npy", *BAD, "--n-resamples", "100", "--html", "report.html")
+    page = (folder / "report.html").read_text()
+    assert code == 1 and page.startswith("<!doctype html>")
+    assert "rejected" in page and "coordinates" in page and "fastsksd test x.npy" in page
+    # Nothing from elsewhere.
+    assert "http" not in page and page.count("data:image/png;base64,") == 1
+
+
+def test_page_without_matplotlib(run, folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert run("x.npy", *GOOD, *QUICK, "--html", "report.html")[0] == 0
+    page = (folder / "report.html").read_text()
+    assert "<img" not in page and "fastsksd[plot]" in page and "is not rejected" in page
+
+
+def test_page_is_checked_before_the_work(run, monkeypatch, folder):
+    monkeypatch.setattr(
+        command, "gof_test", lambda *args, **options: pytest.fail("the test was run")
+    )
+    (folder / "folder.html").mkdir()
+    for path in ("nowhere/report.html", "folder.html", "report.txt"):
+        code, _, err = run("x.npy", *GOOD, "--html", path)
+        assert code == 2 and f"--html {path}" in err
+    assert run("x.npy", *GOOD, "--columns", "9", "--html", "new.html")[0] == 2
+    assert not (folder / "new.html").exists()
+
+
+def test_options_reach_the_test(run, monkeypatch):
+    seen = {}
+
+    def record(x, score, **options):
+        seen.update(options)
+        return fs.gof_test(x, score, n_slices=1, n_resamples=50)
+
+    monkeypatch.setattr(command, "gof_test", record)
+    flags = "--n-slices 2 --estimator ge --null bootstrap --lag auto --n-resamples 70 --engine direct --train 0.3 --method sksd --seed 5"
+    run(
+        "x.npy", *GOOD, *flags.split(), "--kernel", "imq", "--bandwidth", "2", "--basis", "identity"
+    )
+    kernel = seen.pop("kernel")
+    assert kernel.name == "imq" and kernel.bandwidth == 2
+    assert seen == dict(
+        n_slices=2, estimator="ge", null="bootstrap", lag="auto", n_resamples=70, engine="direct", train=0.3, method="sksd", rng=5, basis="identity"
+    )  # fmt: skip
+    seen.clear()
+    run("x.npy", *GOOD)
+    assert seen == {"rng": 0}  # all defaults are the library's own
+
+
+def test_help_is_for_newcomers(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    for words in (
+        "what to test",
+        "against what",
+        "how",
+        "output",
+        "examples:",
+        "exit code",
+        "--drop-nan",
+    ):
+        assert words in out
+    assert max(map(len, out.splitlines())) <= 100
+
+
+# Files
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", ">f8", "f2"])
+def test_npy(folder, dtype):
+    np.save("a.npy", np.asfortranarray(X.astype(dtype)))
+    source, x = read("a.npy")
+    assert x.dtype == np.float64 and source.names is None and np.array_equal(x, X.astype(dtype))
+
+
+def test_integers_booleans_columns_and_records(folder):
+    np.save("a.npy", np.array([[1, 2], [3, 4]]))
+    assert np.array_equal(read("a.npy")[1], [[1, 2], [3, 4]])
+    np.save("a.npy", np.array([True, False]))
+    source, x = read("a.npy")
+    assert x.tolist() == [[1.0], [0.0]] and "one-dimensional" in source.notes[0]
+    np.save("a.npy", np.array([(1.5, 2), (0.5, 3)], dtype=[("u", "f8"), ("v", "i4")]))
+    source, x = read("a.npy", "v,u")
+    assert source.names == ("v", "u") and x.tolist() == [[2, 1.5], [3, 0.5]]
+
+
+def test_npz(folder):
+    np.savez("a.npz", x=X, other=X + 1)
+    np.savez_compressed("b.npz", only=X)
+    assert np.array_equal(read("a.npz:other")[1], X + 1) and np.array_equal(read("b.npz")[1], X)
+    with pytest.raises(
+        FileError,
+        match=r"a\.npz: holds several arrays; name one, as in a\.npz:x \(there are x, other\)",
+    ):
+        open_file("a.npz")
+    with pytest.raises(FileError, match="has no array 'y'"):
+        open_file("a.npz:y")
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", " ", "   ", ", "])
+@pytest.mark.parametrize("header", [True, False])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_text(folder, delimiter, header, end):
+    lines = [delimiter.join(map(repr, row)) for row in X.tolist()]
+    text = end.join(
+        [
+            "# a remark",
+            *([delimiter.join(("alpha", "beta"))] if header else []),
+            *lines[:50],
+            "",
+            *lines[50:],
+            "",
+        ]
+    )
+    write("a.csv", text)
+    source, x = read("a.csv")
+    assert np.array_equal(x, X) and source.names == (("alpha", "beta") if header else None)
+
+
+def test_text_as_others_write_it(folder):
+    body = "".join(f"{k},{a},{b}\n" for k, (a, b) in enumerate(X.tolist()))
+    bare = "".join(f"{a},{b}\n" for a, b in X.tolist())
+    quoted = "".join(f'"{k}",{a},{b}\n' for k, (a, b) in enumerate(X.tolist(), 1))
+    for text, names in (
+        (",a,b\n" + body, ("a", "b")),  # pandas, with its index
+        (",0,1\n" + body, None),
+        ("0,1\n" + bare, None),
+        ('"","a","b"\n' + quoted, ("a", "b")),  # R
+        ("\ufeffa,b\n" + bare, ("a", "b")),  # a spreadsheet's byte order mark
+        ('"a, with a comma",b\n' + bare, ("a, with a comma", "b")),
+    ):
+        write("a.csv", text)
+        source, x = read("a.csv")
+        assert source.names == names and np.array_equal(x, X), text[:20]
+    write("a.csv", "0,1\n2,3\n")  # nothing but whole numbers: the first line is a sample
+    assert read("a.csv")[1].tolist() == [[0, 1], [2, 3]]
+    write("a.csv", ",a\n5,0.5\n9,0.25\n")  # a column without a name that does not count
+    assert read("a.csv")[1].tolist() == [[5, 0.5], [9, 0.25]]
+
+
+def test_numbers_above_the_columns(folder):
+    bare, indexed = "0.5,-1.25\n1e-3,2.5\n", "7,0.5,-1.25\n8,1e-3,2.5\n"
+    rows = [[0.5, -1.25], [0.001, 2.5]]
+    for text in (
+        "2019,2020\n" + bare,
+        "1,2\n" + bare,
+        ",2018,2020\n" + indexed,
+        "0,1\n0.5,-1.25\n1e-3,2.5\n",
+    ):
+        write("a.csv", text)
+        source, x = read("a.csv")
+        assert x.tolist() == rows, text
+        assert (
+            len([note for note in source.notes if "numbers the columns and is no sample" in note])
+            == 1
+        )
+    # In doubt it is a sample, and the user is told.
+    for text in ("2018,2020\n" + bare, "1,2\n0.5,3\n4,2.5\n", "3\n0.5\n0.25\n"):
+        write("a.csv", text)
+        source, x = read("a.csv")
+        assert x.shape[0] == 3, text
+        (note,) = source.notes
+        assert note.startswith("a.csv: the first line, ") and note.endswith(
+            "is taken for a sample; if it names the columns, put # before it"
+        )
+        write("a.csv", "#" + text)
+        assert read("a.csv")[1].shape[0] == 2 and read("a.csv")[0].notes == ()
+    # No doubt: whole numbers are nothing special here.
+    for text in (
+        "1,2\n3,4\n0.5,1\n",
+        "4,4\n0.5,0.25\n",
+        "1.0,2.0\n0.5,0.25\n",
+        "3,5\n1,0.5\n",
+        "1,2\n",
+    ):
+        write("a.csv", text)
+        source, x = read("a.csv")
+        assert x.shape[0] == text.count("\n") and source.notes == (), text
+
+
+def test_one_column_of_text(folder):
+    write("a.txt", "mu\n1\n2.5\n")
+    source, x = read("a.txt")
+    assert source.names == ("mu",) and x.tolist() == [[1], [2.5]]
+
+
+def test_columns(folder):
+    write("a.csv", "a,b,label,c\n1,2,x,3\n4,5,y,6\n")
+    for wanted, names in (
+        ("c,a", ("c", "a")),
+        ("0:2", ("a", "b")),
+        ("3", ("c",)),
+        ("0,3:", ("a", "c")),
+        (" b , c", ("b", "c")),
+    ):
+        source, x = read("a.csv", wanted)
+        assert source.names == names
+        assert x.tolist() == [
+            [{"a": 1, "b": 2, "c": 3}[name] + 3 * row for name in names] for row in (0, 1)
+        ]
+    write("b.csv", "a,b,label,c\n1,2,x,3\n4,5,y,6,7\n")
+    with pytest.raises(FileError, match="line 3 has 5 columns, but the first line has 4"):
+        read("b.csv", "a,b")
+    write("b.csv", 'a,label\n1,"x,y"\n2,z\n')
+    assert read("b.csv", "a")[1].tolist() == [[1], [2]]
+    for wanted, message in (
+        ("d", "no column 'd'; the columns are a, b, label, c"), ("4", "no columns 4; they are counted from 0 to 3"),
+        ("2:1", "no columns 2:1"), ("a,a", "column a is asked for twice"), ("a,0", "column a is asked for twice"), ("", "no column"),
+    ):  # fmt: skip
+        with pytest.raises(FileError, match=message):
+            open_file("a.csv", wanted)
+
+
+def test_parquet(folder):
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    table = {
+        "a": X[:, 0],
+        "n": list(range(120)),
+        "flag": [True, False] * 60,
+        "text": ["t"] * 120,
+        "x.y": X[:, 1].astype("f4"),
+    }
+    pq.write_table(pa.table(table), "a.parquet", row_group_size=11)
+    source, x = read("a.parquet", "a,n,flag,x.y")
+    assert source.names == ("a", "n", "flag", "x.y")
+    assert np.array_equal(
+        x, np.column_stack([X[:, 0], np.arange(120), [1, 0] * 60, X[:, 1].astype("f4")])
+    )
+    assert {block.shape[0] for block, _ in source.blocks(25)} == {25, 20}
+    with pytest.raises(FileError, match="column 'text' holds string, not numbers"):
+        open_file("a.parquet")
+    pq.write_table(pa.table({"a": [1, None, 3]}), "a.parquet")
+    assert np.isnan(read("a.parquet")[1]).ravel().tolist() == [False, True, False]
+    write("b.parquet", "not really")
+    with pytest.raises(FileError, match=r"b\.parquet: can't be read as \.parquet"):
+        open_file("b.parquet")
+
+
+def test_parquet_needs_its_library(run, monkeypatch):
+    write("a.parquet", "anything")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    code, _, err = run("a.parquet", *GOOD)
+    assert code == 2 and "pip install 'fastsksd[parquet]'" in err
+
+
+@pytest.fixture
+def chains(folder):
+    """ArviZ files with and without stored gradients: two chains, one divergent draw."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        az = pytest.importorskip("arviz")
+        posterior = {
+            "mu": X[:, 0].reshape(2, 60),
+            "eta": X[:, 1].reshape(2, 60),
+            "count": np.ones((2, 60), dtype=int),
+        }
+        stored = {"unconstrained_draw": X.reshape(2, 60, 2), "gradient": -X.reshape(2, 60, 2)}
+        options = {"coords": {"u": ["mu", "eta"]}, "dims": {name: ["u"] for name in stored}}
+        diverging = {"diverging": np.arange(120).reshape(2, 60) == 70}
+        for name, statistics in {
+            "full.nc": stored,
+            "bare.nc": {},
+            "divergent.nc": stored | diverging,
+        }.items():
+            groups = {"posterior": posterior, "sample_stats": statistics}
+            data = (
+                az.from_dict(**groups, **options)
+                if hasattr(az, "InferenceData")
+                else az.from_dict(groups, **options)
+            )
+            data.to_netcdf(name)
+
+
+def test_netcdf(run, chains):
+    np.save("s.npy", -X)
+    write("s.csv", "eta,mu\n" + "".join(f"{-eta!r},{-mu!r}\n" for mu, eta in X.tolist()))
+    assert "taken for independent ones" in run("full.nc", "--null", "spectral")[2]
+    answers = []
+    bare = ["bare.nc", "--columns", "mu,eta"]
+    for arguments in (
+        ["full.nc"],
+        [*bare, *GOOD],
+        [*bare, "--scores", "s.npy"],
+        [*bare, "--scores", "s.csv"],
+    ):
+        code, out, err = run(*arguments, "--json")
+        said = json.loads(out)
+        assert said["names"] == ["mu", "eta"] and "--lag auto" in err
+        answers.append(said["pvalue"])
+    assert set(answers) == {fs.gof_test(X, -X, lag="auto", rng=0).pvalue} and code == 0
+    out = run("full.nc", "--lag", "1", "--columns", "eta", "--json")[1]
+    assert json.loads(out)["lag"] == 1 and json.loads(out)["d"] == 1
+    for arguments, message in (
+        (
+            ["full.nc", "--columns", "nu"],
+            "full.nc: --columns: no variable 'nu'; there are 'mu', 'eta'",
+        ),
+        (["bare.nc"], "bare.nc: --score is needed"),
+        (["bare.nc", *GOOD], "'count' holds int"),
+        (["divergent.nc"], "1 of 120 draws (1 in chain 1) diverged"),
+        (["x.npy", "--scores", "full.nc"], "full.nc: an .nc file can only be what is tested"),
+    ):
+        code, _, err = run(*arguments)
+        assert code == 2 and message in err and "on_divergence" not in err, err
+    kept, dropped = (
+        json.loads(run("divergent.nc", "--divergences", what, "--json")[1])
+        for what in ("keep", "drop")
+    )
+    assert (kept["n"], kept["dropped"], dropped["n"], dropped["dropped"]) == (120, 0, 119, 1)
+
+
+def test_netcdf_that_is_none(run, monkeypatch):
+    write("a.nc", "hello")
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    code, _, err = run("a.nc")
+    assert code == 2 and "pip install 'fastsksd[arviz]'" in err
+    assert "there is no such file" in run("b.nc")[2]
+    assert "--divergences is for .nc files" in run("x.npy", *GOOD, "--divergences", "keep")[2]
+
+
+def test_files_side_by_side_in_blocks(folder):
+    np.savetxt("s.csv", -X, fmt="%.17g")
+    sources = [open_file("x.npy"), open_file("s.csv")]
+    blocks = list(read_blocks(sources, 50))
+    assert [block[0].shape[0] for block, _ in blocks] == [50, 50, 20]
+    assert np.array_equal(
+        np.concatenate([x for (x, _), _ in blocks]), -np.concatenate([s for (_, s), _ in blocks])
+    )
+    fractions = [fraction for _, fraction in blocks]
+    assert fractions == sorted(fractions) and fractions[-1] == 1
+    np.save("s.npy", -X[:100])
+    for rows in (30, 50, 1000):
+        with pytest.raises(FileError, match=r"s\.npy: has 100 rows, fewer than x\.npy"):
+            read_all([sources[0], open_file("s.npy")], rows=rows)
+
+
+def test_scores_take_the_columns_of_the_samples(run):
+    write("x.csv", "a,b,c\n" + "".join(f"{u},{v},7\n" for u, v in X))
+    write("s.csv", "c,b,a\n" + "".join(f"0,{-v},{-u}\n" for u, v in X))
+    np.save("all.npy", np.column_stack([-X, np.zeros(120)]))
+    np.save("two.npy", -X)
+    answers = {
+        run("x.csv", "--columns", "a,b", "--scores", name, *QUICK, "--json")[1].split('"pvalue"')[
+            1
+        ][:20]
+        for name in ("s.csv", "all.npy", "two.npy")
+    }
+    assert len(answers) == 1
+    np.save("one.npy", X[:, :1])
+    code, _, err = run("x.csv", "--columns", "a,b", "--scores", "one.npy")
+    assert code == 2 and "one.npy: has 1 column, but the samples have 2" in err
+
+
+# Missing values
+
+
+def test_missing_values(run):
+    x = X.copy()
+    x[3, 1], x[10, 0], x[11] = np.nan, np.inf, np.nan
+    np.save("x.npy", x)
+    code, _, err = run("x.npy", *GOOD)
+    assert code == 2
+    assert (
+        "x.npy: 3 of 120 rows have missing values, NaN or infinity (rows 3, 10, 11, counted from 0; columns 0, 1); --drop-nan"
+        in err
+    )
+    np.save("kept.npy", np.delete(X, [3, 10, 11, 50], axis=0))
+    s = -X
+    s[50] = np.nan
+    np.save("s.npy", s)
+    code, out, err = run("x.npy", "--scores", "s.npy", "--drop-nan", *QUICK, "--json")
+    assert json.loads(out)["dropped"] == 4 and "left out: 4 rows" in err
+    assert (
+        json.loads(out)["pvalue"]
+        == json.loads(run("kept.npy", *GOOD, *QUICK, "--json")[1])["pvalue"]
+    )
+    np.save("x.npy", X)
+    assert "s.npy: 1 of 120 rows" in run("x.npy", "--scores", "s.npy")[2]
+    np.save("x.npy", X * np.nan)
+    assert run("x.npy", *GOOD, "--drop-nan")[0] == 2
+
+
+def test_missing_values_of_text(run):
+    write(
+        "x.csv",
+        "a,b\n"
+        + "".join(f"{a},{'' if k == 4 else 'NA' if k == 9 else b}\n" for k, (a, b) in enumerate(X)),
+    )
+    code, _, err = run("x.csv", *GOOD)
+    assert code == 2 and "2 of 120 rows" in err and "rows 4, 9" in err and "column b" in err
+    code, out, _ = run("x.csv", *GOOD, *QUICK, "--drop-nan", "--json")
+    assert json.loads(out)["n"] == 118
+
+
+# Large files
+
+
+@pytest.mark.parametrize("kind", ["npy", "csv"])
+def test_large_files_are_streamed(run, monkeypatch, kind):
+    x = np.random.default_rng(0).standard_normal((3000, 3)) * [1, 1, 0.9]
+    monkeypatch.setattr(command, "LARGE", 1000)
+    monkeypatch.setattr(command, "_BLOCK_BYTES", 8 * 3 * 400)
+    np.save("x.npy", x)
+    np.savetxt("x.csv", x, fmt="%.17g", delimiter=",")
+    np.save("s.npy", -x)
+    expected = fs.gof_stream(x, lambda x: -x, rng=0, train=500)
+    for target in (GOOD, ["--scores", "s.npy"]):
+        code, out, err = run(f"x.{kind}", *target, "--train", "500", "--json")
+        said = json.loads(out)
+        assert said["streamed"] and said["n_test"] == 2500 and said["n"] == 3000
+        assert said["pvalue"] == pytest.approx(expected.pvalue, rel=1e-6) and code == said["reject"]
+        assert "tested as a stream" in err and "percent read 100/100" in err
+    _, out, err = run(f"x.{kind}", *GOOD, "--train", "500", "--quiet")
+    assert err == ""
+    words = " ".join(out.split())
+    assert (
+        "--no-stream on a file with some of the rows shows it" in words
+        and "score`" not in words
+        and "; give" not in words
+    )
+    code, out, err = run(f"x.{kind}", *GOOD, "--lag", "4", *QUICK, "--json")
+    assert not json.loads(out)["streamed"] and "with --lag 4.0 it is read into memory" in err
+    assert not json.loads(run(f"x.{kind}", *GOOD, "--no-stream", *QUICK, "--json")[1])["streamed"]
+    code, _, err = run(f"x.{kind}", *GOOD, "--stream", "--null", "wild")
+    assert code == 2 and "--null wild does not apply" in err
+
+
+def test_streams_leave_out_missing_values(run, monkeypatch):
+    monkeypatch.setattr(command, "_BLOCK_BYTES", 8 * 2 * 25)
+    x = X.copy()
+    x[77, 1] = np.nan
+    np.save("x.npy", x)
+    code, _, err = run("x.npy", *GOOD, "--stream", "--train", "20")
+    assert code == 2 and "1 of 100 rows" in err and "rows 77" in err
+    code, out, _ = run("x.npy", *GOOD, "--stream", "--train", "20", "--drop-nan", "--json")
+    assert (json.loads(out)["n"], json.loads(out)["dropped"], json.loads(out)["n_test"]) == (
+        119,
+        1,
+        99,
+    )
+    # 2000 rows to find slices on are more than there are.
+    assert run("x.npy", *GOOD, "--columns", "0", "--stream")[0] == 2
+
+
+# Bad input
+
+
+def test_bad_files(run, folder):
+    (folder / "folder.npy").mkdir()
+    np.save("object.npy", np.array([{}], dtype=object), allow_pickle=True)
+    np.savez("object.npz", x=np.array([{}], dtype=object))
+    np.save("complex.npy", X + 1j)
+    np.save("chains.npy", X.reshape(4, 30, 2))
+    np.save("nothing.npy", np.empty((0, 2)))
+    np.save("flat.npy", np.empty((3, 0)))
+    (folder / "cut.npy").write_bytes((folder / "x.npy").read_bytes()[:500])
+    (folder / "empty.npy").touch()
+    (folder / "binary.csv").write_bytes(bytes(range(256)))
+    for name, text in {
+        "fake.npy": "hello", "fake.npz": "hello", "header.csv": "a,b\n", "remarks.csv": "# a\n\n", "twice.csv": "a,a\n1,2\n",
+        "ragged.csv": "a,b\n1,2\n\n3,4,5\n", "words.csv": "a,who\n1,2\n3,bob\n", "comma.csv": "a;b\n1,5;2\n3;4\n", "late.csv": "1,2\n" * 50 + "1\n",
+    }.items():  # fmt: skip
+        write(name, text)
+    for name, message in {
+        "missing.npy": "there is no such file", "x.dat": "known are .npy, .npz, .csv", "folder.npy": "Is a directory", "object.npy": "not unpickled",
+        "object.npz": "not unpickled", "complex.npy": "holds complex128", "chains.npy": "reshape it to (120, 2)", "nothing.npy": "no rows",
+        "flat.npy": "no columns", "cut.npy": "can't be read as .npy", "empty.npy": "the file is empty", "binary.csv": "not text in UTF-8",
+        "fake.npy": "is no .npy file", "fake.npz": "is no .npz file", "header.csv": "no rows", "remarks.csv": "no rows", "twice.csv": "two columns are named 'a'",
+        "ragged.csv": "line 4 has 3 columns, but the first line has 2", "words.csv": "line 3, column 'who': 'bob' is not a number",
+        "comma.csv": "line 2, column 'a': '1,5' is not a number; decimals need a point", "late.csv": "line 51 has 1 column",
+    }.items():  # fmt: skip
+        code, out, err = run(name, *GOOD)
+        assert code == 2 and out == "", name
+        assert message in err and name in err and err.count("\n") == 1, err
+
+
+def test_nothing_is_unpickled(folder):
+    class Trap:
+        def __reduce__(self):
+            return (open, (str(folder / "sprung"), "w"))
+
+    np.save("a.npy", np.array([Trap()], dtype=object), allow_pickle=True)
+    np.savez("a.npz", x=np.array([Trap()], dtype=object))
+    for name in ("a.npy", "a.npz"):
+        with pytest.raises(FileError):
+            open_file(name)
+    assert not (folder / "sprung").exists()
+
+
+def test_bad_scores(run):
+    write("model.py", """
+import numpy as np
+def score(x): return -x
+def flat(x): return x[:, 0]
+def nan(x): return np.where(x > 1, np.nan, -x)
+def bang(x): return 1 / 0
+def leave(x): raise SystemExit(0)
+class Model:
+    def score(self, x): return -x
+model, number = Model(), 3
+""")  # fmt: skip
+    write("broken.py", "def f(:\n")
+    write("leaves.py", "import sys; sys.exit(0)\n")
+    write("needs.py", "import nothing_of_that_name\n")
+    for name, message in {
+        "model:scor": "model has no scor; there are score", "model:flat": "must return an array of shape (120, 2)", "model:nan": "returned NaN or infinity",
+        "model:bang": "raised ZeroDivisionError", "model:leave": "ended the program", "model:Model": "is a class", "model:number": "neither a function",
+        "broken:f": "importing broken raised SyntaxError", "leaves:f": "importing leaves raised SystemExit", "needs:f": "no module nothing_of_that_name, which needs imports",
+        "nomodule:f": "there is no module nomodule (looked in", "model": "must be module:function", "absent.py:f": "there is no file absent.py",
+        "x.npy": "--scores x.npy",
+    }.items():  # fmt: skip
+        code, out, err = run("x.npy", "--score", name, *QUICK)
+        assert code == 2 and out == "" and message in err and err.count("\n") == 1, err
+    for name in ("model:model", "model:model.score"):
+        assert run("x.npy", "--score", name, *QUICK)[0] == 0
+    assert "for a function, --score model:score" in run("x.npy", "--scores", "model:score")[2]
+    assert "a.npz: there is no such file" in run("x.npy", "--scores", "a.npz:s")[2]
+    with pytest.raises(ValueError, match="ZeroDivisionError"):
+        main(["test", "x.npy", "--score", "model:bang", "--debug"])
+
+
+def test_a_file_of_scores_does_not_replace_a_module(run):
+    write("json.py", "def score(x): return -x\n")
+    assert run("x.npy", "--score", "json.py:score", *QUICK)[0] == 0
+    assert sys.modules["json"] is json
+
+
+def test_models(run):
+    write("mean.csv", "0.5\n-0.5\n")
+    np.save("cov.npy", np.array([[2.0, 1.0], [1.0, 2.0]]))
+    write(
+        "mixture.json",
+        json.dumps(
+            {"model": "mixture", "weights": [0.5, 0.5], "means": [[-1, 0], [1, 0]], "covs": 1}
+        ),
+    )
+    for flags, model in (
+        (
+            "gaussian --mean mean.csv --cov cov.npy",
+            fs.models.Gaussian([0.5, -0.5], [[2, 1], [1, 2]]),
+        ),
+        ("laplace --scale 2 --loc -.5", fs.models.Laplace(2, scale=2, loc=-0.5)),
+        ("student-t --df 3 --scale 1,2", fs.models.StudentT(2, df=3, scale=[1, 2])),
+        ("mixture.json", fs.models.GaussianMixture([0.5, 0.5], [[-1, 0], [1, 0]], 1)),
+    ):
+        out = run("x.npy", "--model", *flags.split(), *QUICK, "--json")[1]
+        assert (
+            json.loads(out)["statistic"]
+            == fs.gof_test(X, model, n_slices=1, n_resamples=100, rng=0).statistic
+        ), flags
+
+
+def test_bad_models(run):
+    for name, content in {
+        "a": "{",
+        "b": "[]",
+        "c": '{"model": "ica", "V": 1}',
+        "d": '{"model": "mixture", "weights": [1], "means": [[0]], "covs": 1}',
+    }.items():
+        write(f"{name}.json", content)
+    np.save("three.npy", np.eye(3))
+    for flags, message in {
+        "cauchy": "must be one of gaussian, laplace, student-t, or a .json file", "rbm": "only in a .json file", "gaussian --df 3": "--df is no parameter of",
+        "gaussian --mean 1,2,3": "--mean: has 3 numbers; wanted are 1 or 2", "gaussian --mean a": "must be a number", "gaussian --mean no.npy": "no such file",
+        "gaussian --cov three.npy": "--cov: has 3 x 3 numbers", "gaussian --cov 0": "--cov must hold positive", "laplace --scale=-1": "--scale must be positive",
+        "a.json": "a.json: is not JSON", "b.json": 'must be an object with "model"', "c.json": "ica has no parameter 'V'; it has W, df",
+        "d.json": "has 1 dimensions, but the samples have 2", "e.json": "e.json", "a.json --mean 1": "--mean does not go with",
+    }.items():  # fmt: skip
+        code, _, err = run("x.npy", "--model", *flags.split(), *QUICK)
+        assert code == 2 and message in err and err.count("\n") == 1, err
+
+
+def test_bad_options(run):
+    for flags, message in {
+        "": "give one of --scores FILE", "--model gaussian --score a:b": "choose one of", "--score numpy:negative --mean 1": "--mean is a parameter of --model",
+        "--model gaussian --alpha 1": "--alpha must be between 0 and 1", "--model gaussian --n-slices 3": "--n-slices must be between 1 and 2",
+        "--model gaussian --method ksd --n-slices 1": "--n-slices is about slices, and --method ksd has none", "--model gaussian --bandwidth -1": "--bandwidth",
+        "--model gaussian --lag 3 --null spectral": "--lag is for --null wild", "--model gaussian --train 1.5": "--train must be a fraction",
+        "--model gaussian --lag foo": "argument --lag", "--model gaussian --train foo": "argument --train", "--model gaussian --sed 3": "unrecognized arguments",
+    }.items():  # fmt: skip
+        code, out, err = run("x.npy", *flags.split())
+        assert code == 2 and out == "" and message in err, (flags, err)
+
+
+def test_a_fault_of_ours_is_no_verdict(run, monkeypatch):
+    monkeypatch.setattr(command, "gof_test", lambda *args, **options: {}["a"])
+    code, _, err = run("x.npy", *GOOD)
+    assert code == 2 and "KeyError" in err and "--debug" in err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_ctrl_c(folder):
+    write(
+        "model.py",
+        "import time\ndef score(x):\n    open('started', 'w').close()\n    time.sleep(60)\n",
+    )
+    environment = os.environ | {"PYTHONPATH": os.path.dirname(os.path.dirname(fs.__file__))}
+    # What runs in the background is born deaf to the signal.
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from fastsksd.cli import main; raise SystemExit(main())"
+    command = [
+        sys.executable,
+        "-c",
+        heed,
+        "test",
+        "x.npy",
+        "--score",
+        "model:score",
+        "--html",
+        "a.html",
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    deadline = time.monotonic() + 60
+    while not (folder / "started").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130 and "interrupted" in err and "Traceback" not in err
+    assert not (folder / "a.html").exists()
+
+
+def test_scores_beside_row_numbers(folder, capsys):
+    """Both files as data frames write them, with a column of row numbers: columns are matched by name, also when their order differs."""
+    header = ",a,b\n"
+    write(
+        "x.csv",
+        header + "".join(f"{i},{row[0]!r},{row[1]!r}\n" for i, row in enumerate(X.tolist())),
+    )
+    write(
+        "s.csv",
+        ",b,a\n" + "".join(f"{i},{-row[1]!r},{-row[0]!r}\n" for i, row in enumerate(X.tolist())),
+    )
+    np.save("s.npy", -X)
+    results = []
+    for samples, scores in (("x.csv", "s.csv"), ("x.csv", "s.npy"), ("x.npy", "s.npy")):
+        assert main(["test", samples, "--scores", scores, "--json", *QUICK]) == 0
+        results.append(json.loads(capsys.readouterr().out)["pvalue"])
+    assert results[0] == results[1] == results[2]
+    write(
+        "s.csv",
+        header + "".join(f"{i},{-row[0]!r},{-row[1]!r}\n" for i, row in enumerate(X.tolist())),
+    )
+    # By position, row numbers left out.
+    assert main(["test", "x.npy", "--scores", "s.csv", *QUICK]) == 0
+
+
+def test_names_that_look_like_arguments_stay(folder, capsys):
+    write("x.csv", "lag=2,`x`\n" + "".join(f"{0.3 * row[0]!r},{row[1]!r}\n" for row in X.tolist()))
+    assert (
+        main(
+            ["test", "x.csv", "--model", "gaussian", "--basis", "identity", "--n-resamples", "100"]
+        )
+        == 1
+    )
+    assert "lag=2" in capsys.readouterr().out

@@ -1,0 +1,450 @@
+"""Contract of every engine: statistics, replicates and matrix against slow references, for any number of threads."""
+
+import subprocess
+import sys
+import textwrap
+
+import numba
+import numpy as np
+import pytest
+import reference
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastsksd as fs
+from fastsksd.compute.linalg import (
+    gram,
+    product,
+    quadratic_forms,
+    symmetric_eigenvectors,
+    top_eigenpairs,
+)
+from fastsksd.compute.projections import project
+from fastsksd.engines import DirectEngine, FourierEngine, choose_engine, fourier
+from fastsksd.engines import pairs as pairs_module
+from fastsksd.engines.multivariate import MultivariateEngine
+from fastsksd.procedure.nulls import Weights
+from fastsksd.score_difference import DenseOperators
+
+TOLERANCE = {
+    "direct": 1e-12,
+    "fourier": 1e-8,
+    "cuda direct": 1e-12,
+    "cuda fourier": 1e-8,
+    "cuda32": 1e-5,
+}
+SIZE = 1e3  # of sums over pairs in these tests, by which the tolerance of one term grows
+
+
+def problem(seed, n=23, d=4, m=3):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, d)), rng.standard_normal((n, d)), fs.random_slices(d, m, rng=rng)
+
+
+def reference_matrix(x, s, slices, kernel, h):
+    return sum(
+        reference.stein_matrix(x, s, r, g, kernel, w)
+        for r, g, w in zip(slices.r, slices.g, h, strict=True)
+    )
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "imq"])
+@pytest.mark.parametrize("statistic", ["u", "v"])
+@pytest.mark.parametrize("n", [2, 3, 23])
+def test_statistics_match_the_reference(engine, kernel, statistic, n):
+    x, s, slices = problem(n, n=n)
+    got = fs.sksd(x, s, slices, kernel=kernel, statistic=statistic, per_slice=True, engine=engine)
+    expected = reference.sksd_per_slice(x, s, slices.r, slices.g, kernel, "median", statistic)
+    np.testing.assert_allclose(got, expected, rtol=TOLERANCE[engine], atol=10 * TOLERANCE[engine])
+    total = fs.sksd(x, s, slices, kernel=kernel, statistic=statistic, engine=engine)
+    np.testing.assert_allclose(
+        total, sum(expected), rtol=TOLERANCE[engine], atol=10 * TOLERANCE[engine]
+    )
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "imq"])
+@pytest.mark.parametrize("tile", [5, 8, 1024])
+def test_replicates_and_matrix_match_the_reference(engine, kernel, tile, monkeypatch):
+    monkeypatch.setattr(pairs_module, "TILE", tile)
+    x, s, slices = problem(5)
+    object_kernel = fs.kernels.as_kernel(kernel)
+    projected = project(x, s, slices, object_kernel)
+    loaded, h = choose_engine(engine)(object_kernel.code, *projected), projected[3]
+    weights = np.random.default_rng(0).standard_normal((7, x.shape[0]))
+    sums, replicates = loaded.sums_and_replicates(weights)
+    matrix = reference_matrix(x, s, slices, kernel, h)
+    expected = [reference.bootstrap_replicate(matrix, w) for w in weights]
+    tolerance = SIZE * TOLERANCE[engine]
+    np.testing.assert_allclose(replicates, expected, rtol=1e-11, atol=tolerance)
+    np.testing.assert_allclose(
+        sums.sum(), matrix.sum() - np.trace(matrix), rtol=1e-11, atol=tolerance
+    )
+    if engine.endswith("direct"):
+        np.testing.assert_allclose(
+            loaded.matrix() + np.diag(np.diag(matrix)), matrix, rtol=1e-11, atol=1e-11
+        )
+    np.testing.assert_allclose(loaded.diagonal().sum(), np.trace(matrix), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "imq"])
+@pytest.mark.parametrize("multiples", [(0.5, 1.0, 2.0), (1.0, 0.5), (0.3,)])
+@pytest.mark.parametrize("tile", [5, 1024])
+def test_several_bandwidths_are_each_alone(engine, kernel, multiples, tile, monkeypatch):
+    monkeypatch.setattr(pairs_module, "TILE", tile)
+    x, s, slices = problem(6, n=23)
+    object_kernel = fs.kernels.as_kernel(kernel)
+    y, s_along, a, h = project(x, s, slices, object_kernel)
+    weights = np.random.default_rng(0).standard_normal((5, 40))
+    loaded = choose_engine(engine)(object_kernel.code, y, s_along, a, h)
+    for multiple, (sums, replicates) in zip(
+        multiples, loaded.sums_and_replicates_at(multiples, weights, 10), strict=True
+    ):
+        matrix = reference_matrix(x, s, slices, kernel, multiple * h)
+        expected = [reference.bootstrap_replicate(matrix, w[10:33]) for w in weights]
+        tolerance = SIZE * TOLERANCE[engine]
+        np.testing.assert_allclose(replicates, expected, rtol=1e-10, atol=tolerance)
+        np.testing.assert_allclose(
+            sums.sum(), matrix.sum() - np.trace(matrix), rtol=1e-10, atol=tolerance
+        )
+
+
+def heavy(rng, tail, shape):
+    """Projections with light to very heavy tails, a far outlier, or few distinct values."""
+    if tail == "outlier":
+        y = rng.standard_normal(shape)
+        y[:, 0] = 1e8
+        return y
+    if tail == "discrete":
+        return rng.integers(0, 3, shape) + 1e-9 * rng.standard_normal(shape)
+    return rng.standard_normal(shape) if tail == "normal" else rng.standard_t(tail, shape)
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(2, 120),
+    st.sampled_from([0, 1]),
+    st.sampled_from(["normal", 3.0, 1.0, "outlier", "discrete"]),
+    st.floats(-2, 3),
+    st.sampled_from([1e-5, 1e-8, 1e-10]),
+)
+def test_fourier_keeps_its_bound(seed, n, code, tail, log_width, tol):
+    rng = np.random.default_rng(seed)
+    y, s = heavy(rng, tail, (2, n)), rng.standard_normal((2, n)) * np.exp(rng.normal())
+    a, h = rng.uniform(-1, 1, 2), np.exp(log_width) * np.array([1.0, 0.7])
+    weights = rng.standard_normal((3, n + 2))
+    sums, replicates = FourierEngine(code, y, s, a, h, tol, DirectEngine).sums_and_replicates(
+        weights, 2
+    )
+    direct = DirectEngine(code, y, s, a, h)
+    exact_sums, exact_replicates = direct.sums_and_replicates(weights, 2)
+    size = np.abs(s) + np.abs(a / h)[:, None]
+    rounding = 1e-12 + 1e-15 * n
+    assert np.all(np.abs(sums - exact_sums) <= (tol + rounding) * size.sum(axis=1) ** 2)
+    for got, exact, w in zip(replicates, exact_replicates, weights[:, 2:], strict=True):
+        assert abs(got - exact) <= (tol + rounding) * ((np.abs(w) * size).sum(axis=1) ** 2).sum()
+    alone = FourierEngine(code, y, s, a, h, tol, DirectEngine).sums()
+    np.testing.assert_allclose(alone, sums, rtol=1e-13, atol=1e-13 * size.sum() ** 2)
+
+
+@given(st.sampled_from([0, 1]), st.floats(-1, 4), st.sampled_from([1e-5, 1e-8, 1e-10]))
+def test_series_is_the_kernel_with_its_derivatives(code, log_span, tol):
+    span = np.exp(log_span)
+    series = fourier._series(code, span, tol)
+    y = np.linspace(-span / 2, span / 2, 121)
+    w = series.base * np.arange(series.count)
+    cos, sin = np.cos(np.outer(y, w)), np.sin(np.outer(y, w))
+    values, slopes = [cos, sin], [-w * sin, w * cos]
+    if series.even.size:
+        values, slopes = (
+            [part @ mix for part, mix in zip(parts, (series.even, series.odd), strict=True)]
+            for parts in (values, slopes)
+        )
+    values, slopes = np.concatenate(values, axis=1), np.concatenate(slopes, axis=1)
+    derivatives = reference.rbf if code == 0 else reference.imq
+    exact = np.array([[derivatives(u - v, 1.0)[:3] for u in y] for v in y])  # of t = u - v
+    got = [
+        values * series.coefficients @ values.T,
+        values * series.coefficients @ slopes.T,
+        -slopes * series.coefficients @ slopes.T,
+    ]
+    assert np.abs(np.stack(got, axis=-1) - exact).max() < tol
+
+
+def test_samples_far_out_do_not_lengthen_the_series():
+    rng = np.random.default_rng(0)
+    y = rng.standard_normal((1, 500))
+    clean = FourierEngine(0, y, y, np.ones(1), np.ones(1))
+    y[0, :3] = [1e3, -1e6, 1e9]
+    spoilt = FourierEngine(0, y, y, np.ones(1), np.ones(1))
+    assert (
+        set(range(3)) <= set(spoilt.outside[0].tolist()) and spoilt.features < clean.features + 10
+    )
+
+
+def test_slices_of_extreme_range_go_to_the_direct_engine():
+    rng = np.random.default_rng(0)
+    y = rng.standard_cauchy((3, 200))
+    h = np.array([1.0, 1e-4, 1.0])
+    mixed = FourierEngine(1, y, y, np.ones(3), h, fallback=DirectEngine)
+    assert mixed.name == "direct and fourier"
+    np.testing.assert_allclose(mixed.sums(), DirectEngine(1, y, y, np.ones(3), h).sums(), rtol=1e-6)
+    assert (
+        FourierEngine(1, y, y, np.ones(3), np.full(3, 1e-4), fallback=DirectEngine).name == "direct"
+    )
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "imq"])
+def test_tolerance_is_the_users(kernel):
+    rng = np.random.default_rng(0)
+    x, slices = rng.standard_normal((300, 2)), fs.Slices(np.eye(2), np.eye(2))
+    exact = fs.sksd(x, -x, slices, kernel=kernel, engine="direct", statistic="v")
+    size = np.mean(np.abs(x) + 1.1) ** 2 * 2
+    errors = [
+        abs(fs.sksd(x, -x, slices, kernel=kernel, engine="fourier", statistic="v", tol=tol) - exact)
+        for tol in (1e-2, 1e-12)
+    ]
+    assert 1e-12 * size < errors[0] < 1e-2 * size and errors[1] < 2e-12 * size
+    results = [
+        fs.gof_test(x, -x, slices=slices, kernel=kernel, engine="fourier", tol=tol, rng=0)
+        for tol in (1e-3, 1e-11)
+    ]
+    assert 1e-12 < abs(results[0].statistic - results[1].statistic) < 1e-3 * size
+
+
+def test_auto_takes_the_faster_engine():
+    rng = np.random.default_rng(0)
+    few, many = rng.standard_normal((1, 3000)), rng.standard_normal((100, 60))
+    for y, expected in ((few, "fourier"), (many, "direct")):
+        engine = choose_engine("auto")(0, y, y, np.ones(len(y)), np.ones(len(y)), n_resamples=100)
+        assert engine.name == expected
+    wild = rng.standard_t(0.1, (1, 300))
+    assert (
+        choose_engine("auto")(0, wild, wild, np.ones(1), np.full(1, 1e-3), n_resamples=100).name
+        == "direct"
+    )
+
+
+def test_engine_of_the_result_is_what_was_used():
+    x = np.random.default_rng(0).standard_normal((1000, 60))
+    options = dict(n_resamples=500, rng=0)
+    results = {
+        name: fs.gof_test(x, -x, engine=name, **options) for name in ("direct", "fourier", "auto")
+    }
+    assert [results[name].engine for name in results] == ["direct", "fourier", "direct and fourier"]
+    for name in ("fourier", "auto"):
+        np.testing.assert_allclose(
+            results[name].null_distribution, results["direct"].null_distribution, rtol=1e-5
+        )
+        assert results[name].pvalue == results["direct"].pvalue
+
+
+def test_a_tolerance_beyond_doubles_goes_to_the_direct_engine():
+    y, ones = np.linspace(0, 5, 20)[None], np.ones(1)
+    engine = FourierEngine(1, y, np.ones((1, 20)), ones, ones, tol=1e-14, fallback=DirectEngine)
+    assert engine.name == "direct"
+    np.testing.assert_allclose(
+        engine.sums(), DirectEngine(1, y, np.ones((1, 20)), ones, ones).sums(), rtol=1e-13
+    )
+
+
+@pytest.mark.parametrize("m", [1, 33, 64, 150])
+def test_gram_is_a_product_with_itself(m):
+    a = np.random.default_rng(m).standard_normal((m, 700))
+    np.testing.assert_allclose(gram(a), a @ a.T, rtol=1e-12, atol=1e-11)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 60))
+def test_symmetric_eigenvectors(seed, n):
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((n, max(1, n // 2)))
+    matrix = a @ a.T - rng.integers(0, 2) * np.eye(n)
+    values, vectors = symmetric_eigenvectors(matrix)
+    scale = np.abs(matrix).max() * n
+    np.testing.assert_allclose(vectors @ vectors.T, np.eye(n), atol=1e-13 * n)
+    np.testing.assert_allclose(vectors @ matrix, values[:, None] * vectors, atol=1e-14 * scale)
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(matrix)[::-1], atol=1e-14 * scale)
+
+
+@given(
+    st.integers(0, 2**32 - 1), st.integers(2, 40), st.sampled_from(["rbf", "imq"]), st.floats(-3, 3)
+)
+def test_direct_agrees_with_the_reference_at_every_width(seed, n, kernel, log_width):
+    x, s, slices = problem(seed, n=n, d=3, m=2)
+    h = np.exp(log_width)
+    got = fs.sksd(x, s, slices, kernel=fs.kernels.KERNELS[kernel](h), statistic="v", per_slice=True)
+    expected = reference.sksd_per_slice(x, s, slices.r, slices.g, kernel, h, "v")
+    np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-12 * max(1.0, h**-2))
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "imq"])
+@pytest.mark.parametrize("statistic", ["u", "v"])
+@pytest.mark.parametrize("tile", [6, 1024])
+def test_ksd_matches_the_reference(kernel, statistic, tile, monkeypatch):
+    monkeypatch.setattr(pairs_module, "TILE", tile)
+    x, s, _ = problem(3)
+    expected = reference.ksd(x, s, kernel, "median", statistic)
+    np.testing.assert_allclose(
+        fs.ksd(x, s, kernel=kernel, statistic=statistic), expected, rtol=1e-11
+    )
+    object_kernel = fs.kernels.KERNELS[kernel](0.7)
+    np.testing.assert_allclose(
+        fs.ksd(x, s, kernel=object_kernel, statistic=statistic),
+        reference.ksd(x, s, kernel, 0.7, statistic),
+        rtol=1e-11,
+    )
+
+
+def test_ksd_replicates_match_the_reference():
+    x, s, _ = problem(4)
+    weights = np.random.default_rng(0).standard_normal((3, x.shape[0]))
+    matrix = reference.ksd_matrix(x, s, "rbf", 1.3)
+    _, replicates = MultivariateEngine(0, x, s, 1.3).sums_and_replicates(weights)
+    np.testing.assert_allclose(
+        replicates, [reference.bootstrap_replicate(matrix, w) for w in weights], rtol=1e-11
+    )
+
+
+@given(st.integers(1, 70), st.integers(1, 70), st.integers(1, 700))
+def test_product_is_a_matrix_product(m, n, depth):
+    rng = np.random.default_rng([m, n, depth])
+    a, b = rng.standard_normal((m, depth)), rng.standard_normal((n, depth))
+    np.testing.assert_allclose(product(a, b), a @ b.T, rtol=1e-12, atol=1e-11)
+
+
+def test_product_takes_any_layout():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((300, 90)), rng.standard_normal((300, 80))
+    np.testing.assert_allclose(product(a.T, b.T), a.T @ b, rtol=1e-12, atol=1e-11)
+
+
+@given(
+    st.integers(1, 50),
+    st.sampled_from([1, 2, 5, 9, 127, 128, 131]),
+    st.sampled_from(["any", "signs", "some signs"]),
+)
+def test_quadratic_forms(n, count, kind):
+    rng = np.random.default_rng([n, count])
+    tile, weights = rng.standard_normal((n, n)), rng.standard_normal((count, 2 * n))
+    if kind != "any":
+        weights = np.where(weights < 0, -1.0, 1.0)
+    if kind == "some signs":
+        weights[-1, n + n // 2] = 0.5
+    np.testing.assert_allclose(
+        quadratic_forms(tile, weights, 0, n),
+        np.einsum("bi,ij,bj->b", weights[:, :n], tile, weights[:, n:]),
+        rtol=1e-10,
+        atol=1e-10,
+    )
+    upper = np.triu(tile, 1)
+    np.testing.assert_allclose(
+        quadratic_forms(upper, weights, n, n),
+        np.einsum("bi,ij,bj->b", weights[:, n:], upper, weights[:, n:]),
+        rtol=1e-10,
+        atol=1e-10,
+    )
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 12),
+    st.sampled_from(["definite", "indefinite", "rank one", "zero"]),
+)
+def test_lanczos_finds_the_top_pair(seed, d, shape):
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((4, d, d))
+    matrices = {
+        "definite": a @ a.transpose(0, 2, 1),
+        "indefinite": a + a.transpose(0, 2, 1),
+        "rank one": a[:, :, :1] * a[:, None, :, 0],
+        "zero": 0 * a,
+    }[shape]
+    vectors, values, gaps = top_eigenpairs(DenseOperators(matrices), np.tile(np.eye(d)[0], (4, 1)))
+    exact = np.linalg.eigvalsh(matrices)
+    scale = np.abs(exact).max() + 1e-300
+    np.testing.assert_allclose(values, exact[:, -1], atol=1e-9 * scale)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, rtol=1e-12)
+    residual = np.einsum("mij,mj->mi", matrices, vectors) - values[:, None] * vectors
+    assert np.abs(residual).max() <= 1e-7 * scale
+    if d > 1:
+        np.testing.assert_allclose(gaps, exact[:, -1] - exact[:, -2], atol=0.02 * scale)
+
+
+def test_lanczos_sees_a_double_eigenvalue():
+    matrices = np.tile(np.diag([3.0, 3.0, 1.0, 0.5]), (2, 1, 1))
+    _, values, gaps = top_eigenpairs(DenseOperators(matrices), np.eye(4)[:2])
+    np.testing.assert_allclose(values, 3.0, rtol=1e-12)
+    assert np.all(gaps < 0.05)
+
+
+def single_and_many_threads(function):
+    many = numba.get_num_threads()
+    results = []
+    for threads in (1, many):
+        numba.set_num_threads(threads)
+        try:
+            results.append(function())
+        finally:
+            numba.set_num_threads(many)
+    return results
+
+
+@pytest.mark.parametrize("null", ["bootstrap", "wild"])
+@pytest.mark.parametrize("kernel", ["rbf", "imq"])
+def test_results_do_not_depend_on_the_number_of_threads(null, kernel, engine):
+    x = np.random.default_rng(0).standard_normal((1300, 12))
+
+    def run():
+        return fs.gof_test(
+            x,
+            lambda x: -x,
+            basis="identity",
+            kernel=kernel,
+            null=null,
+            n_resamples=50,
+            engine=engine,
+            rng=3,
+        )
+
+    one, many = single_and_many_threads(run)
+    assert one.statistic == many.statistic
+    assert np.array_equal(one.null_distribution, many.null_distribution)
+    assert np.array_equal(one.slices.g, many.slices.g)
+
+
+def test_weights_depend_on_the_seed_alone():
+    for null in ("bootstrap", "wild"):
+        one, many = single_and_many_threads(
+            lambda null=null: Weights(null, 100, 64, rng=np.random.default_rng(5)).matrix()
+        )
+        assert np.array_equal(one, many)
+        assert not np.array_equal(
+            one, Weights(null, 100, 64, rng=np.random.default_rng(6)).matrix()
+        )
+
+
+@pytest.mark.parametrize("layer", ["workqueue", "omp"])
+def test_several_python_threads_at_once(layer):
+    program = f"""
+        import threading
+        import numba
+        numba.config.THREADING_LAYER = {layer!r}
+        import numpy as np, fastsksd as fs
+        x = np.random.default_rng(0).standard_normal((600, 10))
+        run = lambda: fs.gof_test(x, lambda x: -x, basis="identity", n_resamples=50, rng=1).pvalue
+        alone, results = run(), []
+        threads = [threading.Thread(target=lambda: results.extend(run() for _ in range(5))) for _ in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        assert results == [alone] * 20, results
+        print(numba.threading_layer())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    if layer == "omp" and "No threading layer could be loaded" in done.stderr:
+        return  # this build of Numba has no OpenMP; the other case still ran
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == layer

@@ -1,0 +1,125 @@
+"""The bridge to BlackJAX: states of real samplers, one chain and several, with and without gradients."""
+
+import doctest
+
+import numpy as np
+import pytest
+
+blackjax = pytest.importorskip("blackjax")
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+
+from fastsksd.interop import blackjax as bridge  # noqa: E402
+
+
+def logdensity(position):
+    # A gamma variable as its logarithm, with the Jacobian, and two normal ones.
+    return (
+        2.0 * position["log_rate"]
+        - jnp.exp(position["log_rate"])
+        - 0.5 * ((position["mu"] - 1.0) ** 2).sum()
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def single():
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", False)  # as users have it
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+def run(kernel, start, key, count):
+    def step(state, key):
+        state, info = kernel.step(key, state)
+        return state, (state, info)
+
+    return jax.lax.scan(step, kernel.init(start), jax.random.split(key, count))[1]
+
+
+@pytest.fixture(scope="module")
+def nuts():
+    kernel = blackjax.nuts(logdensity, 0.5, jnp.ones(3))
+    start = {"mu": jnp.zeros(2), "log_rate": jnp.zeros(())}
+    chains = jax.jit(jax.vmap(lambda key: run(kernel, start, key, 500)))
+    states, infos = chains(jax.random.split(jax.random.key(1), 2))
+    return jax.tree.map(lambda leaf: leaf[:, 50:], (states, infos))
+
+
+def exact(x):
+    return np.c_[2.0 - np.exp(x[:, 0]), 1.0 - x[:, 1:]]
+
+
+def test_gradients_of_the_states(nuts):
+    states, infos = nuts
+    draws = bridge.draws(states, infos=infos, chain_axis=0)
+    assert draws.names == ("log_rate", "mu[0]", "mu[1]") and len(draws) == 900
+    np.testing.assert_allclose(draws.score, exact(draws.x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(draws.x[450:, 1], states.position["mu"][1, :, 0])
+    assert draws.test(rng=0).pvalue > 0.05
+    wrong = bridge.draws(
+        states, chain_axis=0, logdensity_fn=lambda z: logdensity(z) + z["log_rate"]
+    )
+    assert wrong.test(rng=0).reject()
+    np.testing.assert_allclose(
+        wrong.score, draws.score + np.r_[1.0, 0.0, 0.0], rtol=1e-4, atol=1e-5
+    )
+
+
+def test_chains_on_either_axis(nuts):
+    states, infos = nuts
+    draws = bridge.draws(states, chain_axis=0, var_names="mu")
+    turned = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), states)
+    np.testing.assert_array_equal(bridge.draws(turned, chain_axis=1).score[:, 1:], draws.score)
+    single = jax.tree.map(lambda leaf: leaf[1], states)
+    np.testing.assert_array_equal(bridge.draws(single).x[:, 1:], draws.x[450:])
+    diverging = infos._replace(is_divergent=infos.is_divergent.at[1, 2].set(True))
+    with pytest.raises(ValueError, match=r"1 of 900 draws \(1 in chain 1\) diverged"):
+        bridge.draws(states, infos=diverging, chain_axis=0)
+    assert bridge.draws(states, infos=diverging, chain_axis=0, on_divergence="drop").n_dropped == 1
+
+
+def test_states_without_gradients():
+    kernel = blackjax.additive_step_random_walk.normal_random_walk(
+        lambda z: -0.5 * (z**2).sum(), 0.8 * jnp.ones(2)
+    )
+    states, _ = jax.jit(lambda key: run(kernel, jnp.zeros(2), key, 40))(jax.random.key(0))
+    with pytest.raises(ValueError, match="`logdensity_fn` is needed: RWState holds no gradients"):
+        bridge.draws(states)
+    draws = bridge.draws(states, logdensity_fn=lambda z: -0.5 * (z**2).sum(), batch_size=16)
+    assert draws.names == ("x[0]", "x[1]")
+    np.testing.assert_allclose(draws.score, -draws.x, rtol=1e-5)
+
+
+def test_bad_input_is_explained(nuts):
+    states, _ = nuts
+    with pytest.raises(
+        TypeError, match=r"`states` must be stacked states of a BlackJAX sampler, .* got dict"
+    ):
+        bridge.draws({})
+    with pytest.raises(
+        ValueError, match="`chain_axis` must be 0 or 1, for states stacked along two axes; got None"
+    ):
+        bridge.draws(states)
+    with pytest.raises(
+        ValueError, match="`chain_axis` must be None, for states stacked along one axis; got 0"
+    ):
+        bridge.draws(jax.tree.map(lambda leaf: leaf[0], states), chain_axis=0)
+    with pytest.raises(ValueError, match="`states` must be stacked along one axis, or two"):
+        bridge.draws(jax.tree.map(lambda leaf: leaf[0, 0], states))
+    with pytest.raises(TypeError, match="`infos` must have is_divergent"):
+        bridge.draws(states, infos=states, chain_axis=0)
+    with pytest.raises(
+        ValueError, match="`var_names`: no variable 'sigma'; there are 'log_rate', 'mu'"
+    ):
+        bridge.draws(states, chain_axis=0, var_names="sigma")
+
+
+def test_examples_run():
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    for test in doctest.DocTestFinder(exclude_empty=True).find(bridge):
+        for example in test.examples:
+            example.options.pop(doctest.SKIP, None)
+        runner.run(test)
+    assert runner.summarize(verbose=False).failed == 0 and runner.tries > 4

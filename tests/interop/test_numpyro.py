@@ -1,0 +1,194 @@
+"""The bridge to NumPyro: runs of its sampler with and without stored gradients, models with draws, discrete sites."""
+
+import doctest
+
+import numpy as np
+import pytest
+
+numpyro = pytest.importorskip("numpyro")
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+from numpyro import distributions as dist  # noqa: E402
+from numpyro.infer import HMC, MCMC, NUTS  # noqa: E402
+
+from fastsksd.interop import numpyro as bridge  # noqa: E402
+
+Y = np.random.default_rng(0).normal(0.5, 1.2, 20)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def double():
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+def model(y, spread=1.0):
+    sigma = numpyro.sample("sigma", dist.HalfNormal(spread))
+    mu = numpyro.sample("mu", dist.Normal(0.0, 2.0))
+    p = numpyro.sample("p", dist.Dirichlet(jnp.array([2.0, 3.0, 4.0])))
+    # A support that depends on another site.
+    numpyro.sample("u", dist.Uniform(0.0, sigma).expand([2]))
+    numpyro.deterministic("first", p[0])
+    numpyro.sample("y", dist.Normal(mu, sigma), obs=y)
+
+
+def run(model, *args, chains=2, extra_fields=(), **kwargs):
+    mcmc = MCMC(
+        NUTS(model),
+        num_warmup=300,
+        num_samples=400,
+        num_chains=chains,
+        chain_method="sequential",
+        progress_bar=False,
+    )
+    mcmc.run(jax.random.key(1), *args, extra_fields=extra_fields, **kwargs)
+    return mcmc
+
+
+@pytest.fixture(scope="module")
+def mcmc():
+    return run(model, Y, extra_fields=("z_grad", "z.mu", "z.sigma"))
+
+
+def log_density(z, spread=1.0):
+    """The same model by hand, in unconstrained space, up to a constant: columns mu, two of p by stick breaking, log sigma, logit(u / sigma)."""
+    mu, stick, log_sigma, logit = z[0], z[1:3], z[3], z[4:6]
+    sigma = np.exp(log_sigma)
+    share = 1 / (1 + np.exp(-(stick - np.log([2.0, 1.0]))))
+    p = np.r_[share[0], share[1] * (1 - share[0]), (1 - share[0]) * (1 - share[1])]
+    total = (
+        -(mu**2) / 8
+        - sigma**2 / (2 * spread**2)
+        + log_sigma
+        - 0.5 * np.sum((Y - mu) ** 2) / sigma**2
+        - len(Y) * log_sigma
+    )
+    total += (
+        np.sum(np.array([1.0, 2.0, 3.0]) * np.log(p))
+        + np.sum(np.log(share * (1 - share)))
+        + np.log(1 - share[0])
+    )
+    return total + np.sum(-logit - 2 * np.log1p(np.exp(-logit)))  # a uniform share of sigma
+
+
+def differences(z, **options):
+    steps = 1e-4 * np.eye(z.size)
+    return np.array(
+        [(log_density(z + h, **options) - log_density(z - h, **options)) / 2e-4 for h in steps]
+    )
+
+
+def test_scores_of_a_model():
+    z = np.random.default_rng(2).standard_normal((5, 6))
+    for spread in (1.0, 2.0):
+        score = bridge.score(model, (Y,), {"spread": spread}, batch_size=2)
+        np.testing.assert_allclose(
+            score(z), [differences(row, spread=spread) for row in z], rtol=1e-6, atol=1e-6
+        )
+
+
+def test_a_run(mcmc):
+    draws = bridge.draws(mcmc, on_divergence="keep")
+    assert draws.names == ("mu", "p[0]", "p[1]", "sigma", "u[0]", "u[1]") and len(draws) == 800
+    fields = mcmc.get_extra_fields(group_by_chain=True)
+    np.testing.assert_allclose(draws.x[:, 3], fields["z.sigma"].reshape(-1), atol=1e-10)
+    np.testing.assert_allclose(draws.x[:, 3], np.log(mcmc.get_samples()["sigma"]), atol=1e-10)
+    np.testing.assert_allclose(
+        draws.score[::100], [differences(row) for row in draws.x[::100]], rtol=1e-5, atol=1e-5
+    )
+    np.testing.assert_array_equal(draws.score[:, 0], -fields["z_grad"]["mu"].reshape(-1))
+    assert draws.test(rng=0).pvalue > 0.05
+
+
+def test_draws_of_a_model(mcmc):
+    samples = {
+        name: np.asarray(values) for name, values in mcmc.get_samples(group_by_chain=True).items()
+    }
+    stored = bridge.draws(mcmc, on_divergence="keep")
+    computed = bridge.draws(model, samples, model_args=(Y,))
+    np.testing.assert_allclose(computed.x, stored.x, atol=1e-12)
+    np.testing.assert_allclose(computed.score, stored.score, rtol=1e-6, atol=1e-6)
+    wrong = bridge.draws(model, samples, model_args=(Y + 0.5,), var_names=["mu", "sigma"])
+    assert wrong.names == ("mu", "sigma") and wrong.test(rng=0).reject()
+
+
+def test_a_run_without_stored_gradients():
+    small = run(lambda: numpyro.sample("scale", dist.HalfNormal()), chains=1)
+    draws = bridge.draws(small, on_divergence="keep")
+    np.testing.assert_allclose(draws.score[:, 0], 1.0 - np.exp(2 * draws.x[:, 0]), rtol=1e-8)
+
+
+@pytest.mark.parametrize("fields", [(), ("z_grad",)])
+def test_a_potential_function(fields):
+    mcmc = MCMC(
+        HMC(potential_fn=lambda z: 0.5 * ((z["a"] - 1) ** 2).sum()),
+        num_warmup=50,
+        num_samples=60,
+        progress_bar=False,
+    )
+    mcmc.run(jax.random.key(0), init_params={"a": jnp.zeros(2)}, extra_fields=fields)
+    draws = bridge.draws(mcmc, on_divergence="keep")
+    assert draws.names == ("a[0]", "a[1]")
+    np.testing.assert_allclose(draws.score, 1 - draws.x, rtol=1e-12)
+
+
+def test_discrete_sites():
+    def mixture():
+        k = numpyro.sample("k", dist.Bernoulli(0.5), infer={"enumerate": "parallel"})
+        numpyro.sample("m", dist.Normal(2.0 * k, 1.0))
+
+    with pytest.raises(
+        ValueError, match=r"discrete sites, 'k'; .* extra_fields=\('z_grad', 'z.m'\)"
+    ):
+        bridge.draws(mixture, {"m": np.zeros((1, 3))})
+
+
+def test_bad_input_is_explained(mcmc):
+    with pytest.raises(
+        ValueError, match="`samples` holds no site 'p' of the model; there are 'mu', 'sigma'"
+    ):
+        bridge.draws(model, {"mu": np.zeros((1, 3)), "sigma": np.ones((1, 3))}, model_args=(Y,))
+    with pytest.raises(TypeError, match="`samples` are needed with a model"):
+        bridge.draws(model)
+    with pytest.raises(TypeError, match="`samples` are for a model"):
+        bridge.draws(mcmc, {})
+    with pytest.raises(
+        TypeError,
+        match=r"`source` must be a finished numpyro.infer.MCMC or a model, a function; got str",
+    ):
+        bridge.draws("model", {})
+    with pytest.raises(ValueError, match="`source` has no draws yet"):
+        bridge.draws(MCMC(NUTS(model), num_warmup=1, num_samples=1))
+    with pytest.raises(
+        ValueError, match="`var_names`: no variable 'tau'; there are 'mu', 'p', 'sigma', 'u'"
+    ):
+        bridge.draws(mcmc, var_names="tau", on_divergence="keep")
+
+
+def test_divergences_are_counted(mcmc):
+    diverging = mcmc._states["diverging"]
+    try:
+        mcmc._states["diverging"] = jnp.zeros((2, 400), dtype=bool).at[1, :3].set(True)
+        with pytest.raises(ValueError, match=r"3 of 800 draws \(3 in chain 1\) diverged"):
+            bridge.draws(mcmc)
+        assert len(bridge.draws(mcmc, on_divergence="drop")) == 797
+    finally:
+        mcmc._states["diverging"] = diverging
+
+
+def test_examples_run():
+    jax.config.update("jax_enable_x64", False)  # as users have it
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    names = {}
+    for test in sorted(
+        doctest.DocTestFinder(exclude_empty=True).find(bridge), key=lambda test: test.lineno or 0
+    ):
+        for example in test.examples:
+            example.options.pop(doctest.SKIP, None)
+        test.globs = names  # the second example goes on from the first
+        runner.run(test, clear_globs=False)
+    jax.config.update("jax_enable_x64", True)
+    assert runner.summarize(verbose=False).failed == 0 and runner.tries > 6

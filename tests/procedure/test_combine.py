@@ -1,0 +1,294 @@
+"""The aggregated test: combination, level, power, what the result shows, and bad families."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fastsksd as fs
+from fastsksd import gof, models
+from fastsksd.procedure.combine import _laws_of_the_others, _log10_tail, combine, shares_of
+from fastsksd.procedure.family import active_sets
+
+X = np.random.default_rng(0).standard_normal((80, 4))
+TWO = {"first": fs.Slices(np.eye(4)[:1], np.eye(4)[:1]), "second": fs.random_slices(4, 2, rng=0)}
+
+
+def test_tail_of_the_three_moment_law():
+    df = 3.0
+    law = (df, np.sqrt(2 * df), df)  # mean, deviation and degrees of freedom of a plain chi-square
+    values = np.array([0.1, 1.0, 5.0, 20.0, 100.0, 1000.0])
+    np.testing.assert_allclose(
+        _log10_tail(law, values), -stats.chi2.logsf(values, df) / np.log(10), rtol=1e-3
+    )
+    # Beyond what doubles hold: sf(x) = sqrt(2x/pi) exp(-x/2) (1 + 1/x + ...) for three degrees of freedom.
+    far = (4000.0 / 2 - 0.5 * np.log(8000.0 / np.pi)) / np.log(10)
+    np.testing.assert_allclose(_log10_tail(law, np.array([4000.0])), far, rtol=1e-5)
+    assert np.all(np.isfinite(_log10_tail(law, np.array([-1e9, 1e9]))))
+    np.testing.assert_allclose(
+        _log10_tail((1.0, 2.0, np.inf), 5.0), -stats.norm.logsf(2.0) / np.log(10), rtol=1e-12
+    )
+
+
+def test_fit_recovers_a_weighted_chi_square():
+    z = np.random.default_rng(0).standard_normal((200_000, 5))
+    mean, deviation, df = _laws_of_the_others(0.3 * (z**2 - 1).sum(axis=1) + 2.0)
+    np.testing.assert_allclose(
+        [mean[-1], deviation[-1], df[-1]], [2.0, 0.3 * np.sqrt(10), 5.0], rtol=0.05
+    )
+
+
+@pytest.mark.parametrize("outlier", [0.0, 1e3, 1e12])
+def test_each_value_is_judged_by_the_law_of_the_others(outlier):
+    values = np.append(np.random.default_rng(0).chisquare(2, 40), outlier)
+    mean, deviation, df = _laws_of_the_others(values)
+    for k in (0, 20, 40):
+        others = np.delete(values, k)
+        np.testing.assert_allclose(
+            [mean[k], deviation[k]], [others.mean(), others.std()], rtol=1e-9
+        )
+        np.testing.assert_allclose(df[k], 8 / stats.skew(others) ** 2, rtol=1e-9)
+
+
+def test_constant_replicates_have_no_law():
+    for statistic in (0.0, 1.0):
+        assert np.all(
+            np.isfinite(combine(np.array([statistic]), np.zeros((1, 9))).null_distribution)
+        )
+    assert combine(np.array([0.0]), np.zeros((1, 9))).pvalue == 1.0
+    assert combine(np.array([1.0]), np.zeros((1, 9))).pvalue == 0.1
+
+
+def test_one_member_is_its_own_test():
+    rng = np.random.default_rng(0)
+    replicates = rng.chisquare(2, (1, 999))
+    for statistic in (0.5, 3.0, 9.0, 50.0):
+        combined = combine(np.array([statistic]), replicates)
+        assert (
+            combined.pvalue == (1 + np.sum(replicates >= statistic)) / 1000 == combined.pvalues[0]
+        )
+
+
+def test_equal_members_cost_nothing_and_many_cost_something():
+    rng = np.random.default_rng(1)
+    row = rng.chisquare(1, 999)
+    twice = combine(np.array([6.0, 6.0]), np.stack([row, row]))
+    assert twice.pvalue == twice.pvalues[0]
+    others = combine(
+        np.r_[6.0, np.zeros(9)], np.concatenate([row[None], rng.chisquare(1, (9, 999))])
+    )
+    assert others.strongest == 0 and others.pvalue > 3 * others.pvalues[0]
+    assert np.all(others.adjusted_pvalues >= others.pvalues - 1e-12)
+
+
+def test_kinds_share_the_level_equally():
+    kinds = ["a", "b", "b", "b", "c", "c"]
+    shares = shares_of(kinds)
+    np.testing.assert_allclose(shares, [2, 2 / 3, 2 / 3, 2 / 3, 1, 1])
+    np.testing.assert_allclose(shares_of(["a", "b"]), 1.0)
+    rng = np.random.default_rng(3)
+    replicates, statistics = rng.chisquare(1, (6, 4999)), np.full(6, 7.0)
+    weighted = combine(statistics, replicates, shares)
+    assert weighted.strongest == 0
+    # Independent members: the chance that none is as small as p times its share.
+    p = stats.chi2.sf(7.0, 1)
+    expected = 1 - np.prod(1 - p * shares / shares[0])
+    assert abs(weighted.pvalue - expected) < 4 * np.sqrt(expected / 5000)
+
+
+def test_combination_is_calibrated_for_members_of_different_shape():
+    """Independent draws of the same joint law as replicates and statistics: p-values must be uniform."""
+    rng = np.random.default_rng(2)
+    pvalues = []
+    for _ in range(600):
+        z = rng.standard_normal((200, 30))
+        members = np.stack(
+            [z[:, 0] ** 2, (z[:, :3] ** 2).sum(axis=1), 0.1 * (z**2).sum(axis=1), -(z[:, 1] ** 2)]
+        )
+        pvalues.append(
+            combine(members[:, 0].copy(), members[:, 1:].copy(), shares_of([1, 1, 1, 2])).pvalue
+        )
+    assert stats.kstest(np.array(pvalues) - rng.uniform(0, 1 / 200, 600), "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("d", "n"), [(2, 60), (20, 60), (20, 300)])
+def test_level_of_the_default(d, n):
+    trials = 300
+    model = models.Gaussian(np.zeros(d), np.diag(np.ones(d)) + 0.3)
+    rejections = 0
+    for seed in np.random.SeedSequence([d, n]).spawn(trials):
+        rng = np.random.default_rng(seed)
+        rejections += fs.gof_test(
+            model.sample(n, rng=rng), model, n_resamples=199, rng=rng
+        ).reject()
+    low, high = stats.binom.ppf([0.0005, 0.9995], trials, 0.05)
+    assert low <= rejections <= high
+
+
+@pytest.mark.parametrize("name", ["laplace", "student", "diffusion", "rotated diffusion"])
+def test_power_without_a_hint(name):
+    d = 30
+    hidden = np.ones(d) / np.sqrt(d)
+    q, variance = {
+        "laplace": (models.Laplace(d), 1.0),
+        "student": (models.StudentT(d, df=5.0), 5 / 3),
+        "diffusion": (models.Gaussian(np.zeros(d), np.r_[0.3, np.ones(d - 1)]), 1.0),
+        "rotated diffusion": (
+            models.Gaussian(np.zeros(d), np.eye(d) - 0.7 * np.outer(hidden, hidden)),
+            1.0,
+        ),
+    }[name]
+    p = models.Gaussian(np.zeros(d), variance)
+    assert (
+        sum(
+            fs.gof_test(q.sample(1000, rng=seed), p, n_resamples=300, rng=seed).reject()
+            for seed in range(6)
+        )
+        == 6
+    )
+
+
+def test_result_shows_who_spoke():
+    x = models.Laplace(12).sample(600, rng=0)
+    result = fs.gof_test(x, np.negative, n_resamples=200, rng=0)
+    names = {member.name for member in result.members}
+    assert names == {"coordinates"} | {
+        f"{size} active r, {g}"
+        for size in ("top 1", "top 3", "top 10", "all")
+        for g in ("g = r", "active g")
+    }
+    assert len(result.members) == 3 + 2 * 24 and {member.multiple for member in result.members} == {
+        0.5,
+        1.0,
+        2.0,
+    }
+    first = result.members[0]
+    assert (
+        first.adjusted_pvalue
+        == result.pvalue
+        == min(member.adjusted_pvalue for member in result.members)
+    )
+    assert first.name in repr(result)
+    np.testing.assert_allclose(result.slice_statistics.sum(), first.statistic, rtol=1e-12)
+    assert len(result.slices) == len(result.bandwidths) == len(result.slice_statistics)
+
+
+def test_members_are_the_single_tests():
+    result = fs.gof_test(X, -X, slices=TWO, multiples=(1.0, 2.0), n_resamples=60, rng=5)
+    assert result.n_train == 0 and len(result.members) == 4
+    for name, slices in TWO.items():
+        alone = fs.gof_test(X, -X, slices=slices, n_resamples=60, rng=5)
+        member = next(m for m in result.members if m.name == name and m.multiple == 1.0)
+        np.testing.assert_allclose(member.statistic, alone.statistic, rtol=1e-12)
+        assert member.pvalue == alone.pvalue
+
+
+def test_nested_sets_share_their_parts():
+    found = fs.active_slices(X, -X)
+    sets = {some.name: some.parts for some in active_sets(found)}
+    assert sets["top 3 active r, g = r"][0] is sets["top 1 active r, g = r"][0]
+    whole = np.concatenate([part.r for part in sets["all active r, active g"]])
+    assert np.array_equal(whole, found.r)
+
+
+def test_extra_sets_join_the_family():
+    result = fs.gof_test(
+        X, np.negative, extra_slices={"mine": TWO["second"]}, n_resamples=30, rng=0
+    )
+    assert sum(member.name == "mine" for member in result.members) == 3
+    assert any(member.name == "coordinates" for member in result.members)
+
+
+def test_family_of_one_dimension():
+    result = fs.gof_test(X[:, :1], np.negative, n_resamples=30, rng=0)
+    assert {member.name for member in result.members} == {"coordinates"}
+
+
+def test_repeated_multiples_count_once():
+    once = fs.gof_test(X, np.negative, multiples=[1.0, 2.0], n_resamples=30, rng=0)
+    again = fs.gof_test(X, np.negative, multiples=[1.0, 1.0, 2.0], n_resamples=30, rng=0)
+    assert once.pvalue == again.pvalue and len(once.members) == len(again.members)
+
+
+def test_a_set_named_like_a_kind_has_a_share_of_its_own():
+    options = dict(n_resamples=60, rng=0)
+    results = [
+        fs.gof_test(X, np.negative, extra_slices={name: TWO["second"]}, **options)
+        for name in ("mine", "g = r")
+    ]
+    assert results[0].pvalue == results[1].pvalue
+    assert (
+        "&lt;b&gt;"
+        in fs.gof_test(X, np.negative, slices={"<b>": TWO["first"]}, **options)._repr_html_()
+    )
+
+
+def test_a_column_that_varies_in_one_half_only():
+    x = np.random.default_rng(0).standard_normal((60, 3))
+    x[:, 2] = 0
+    x[:3, 2] = [1, -1, 0.5]
+    for null in ("wild", "spectral"):
+        assert all(
+            0 < fs.gof_test(x, np.negative, null=null, n_resamples=19, rng=seed).pvalue <= 1
+            for seed in range(8)
+        )
+
+
+def test_slices_are_found_on_a_bounded_number_of_samples(monkeypatch):
+    monkeypatch.setattr(gof, "MOST_TRAINING", 50)
+    seen = []
+    original = gof.score_difference
+    monkeypatch.setattr(
+        gof,
+        "score_difference",
+        lambda x, *rest, **more: seen.append(len(x)) or original(x, *rest, **more),
+    )
+    x = np.random.default_rng(0).standard_normal((300, 4))
+    for estimator in ("ke", "ge"):
+        fs.gof_test(x, lambda x: -x, estimator=estimator, n_resamples=19, rng=0)
+    assert seen == [50] * 4
+
+
+BAD = {
+    "empty family": (dict(slices={}), ValueError, "`slices` holds no set of slices"),
+    "empty extra": (dict(extra_slices=[]), ValueError, "`extra_slices` holds no set of slices"),
+    "two equal names": (
+        dict(extra_slices=[("a", TWO["first"]), ("a", TWO["second"])]),
+        ValueError,
+        "`extra_slices` has two sets named 'a'",
+    ),
+    "a standard name": (
+        dict(extra_slices={"coordinates": TWO["first"]}),
+        ValueError,
+        "`extra_slices` has a set named 'coordinates'",
+    ),
+    "member of other dimension": (
+        dict(slices={"a": fs.random_slices(3, 1)}),
+        ValueError,
+        "`slices`, set 'a': .*3 dimensions but `x` has 4",
+    ),
+    "member of other type": (dict(extra_slices={"a": 3}), TypeError, "`extra_slices`, set 'a'"),
+    "names that are no strings": (
+        dict(slices={1: TWO["first"]}),
+        TypeError,
+        "`slices` must map names",
+    ),
+    "extra without a family": (
+        dict(n_slices=1, extra_slices=TWO),
+        ValueError,
+        "`extra_slices` are added to the default family",
+    ),
+    "multiples of zero": (dict(multiples=[0.0]), ValueError, "`multiples` must be positive"),
+    "no multiples": (dict(multiples=[]), ValueError, "`multiples`"),
+    "a bandwidth per slice": (
+        dict(kernel=fs.RBF([1.0, 2.0])),
+        ValueError,
+        "`kernel` must have one bandwidth",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_families_are_explained(case):
+    options, error, message = BAD[case]
+    with pytest.raises(error, match=message):
+        fs.gof_test(X, np.negative, n_resamples=10, rng=0, **options)
