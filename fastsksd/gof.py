@@ -30,9 +30,8 @@ from .procedure.evaluate import Part, evaluate
 from .procedure.family import MULTIPLES, active_sets, check_sets, fixed_sets, named_set
 from .procedure.lags import choose_lag
 from .procedure.nulls import NULLS, Weights
-from .procedure.split import is_cross, make_folds
+from .procedure.split import Samples, is_cross, make_folds
 from .refine import OPTIONS, refine_slices
-from .report.explain import Evidence
 from .result import GofResult
 from .score_difference import ESTIMATORS, score_difference
 from .slices import as_slices, check_basis, find_slices
@@ -277,19 +276,19 @@ def gof_test(
         lag=lag,
         timings={"slices": searched - start, "statistic": end - searched, "total": end - start},
         names=names,
-        _evidence=_evidence_for(
+        _samples=_samples_for(
             verdict["members"][0].part if family else members[0].part, parts, x, scores, index
         ),
     )
 
 
-def _evidence_for(name, parts, x, scores, index):
+def _samples_for(name, parts, x, scores, index):
     """The samples of a part; those of a smaller one are copied, so that the result does not hold the others in memory."""
     part = next(part for part in parts if part.name == name)
     rows = slice(part.start, part.stop)
     if part.stop - part.start == x.shape[0]:
-        return Evidence(x, scores, index)
-    return Evidence(x[rows].copy(), scores[rows].copy(), index[rows])
+        return Samples(x, scores, index)
+    return Samples(x[rows].copy(), scores[rows].copy(), index[rows])
 
 
 def _default_train(n):
@@ -338,7 +337,7 @@ def _baseline_test(baseline, x, score, kernel, null, lag, n_resamples, train, rn
         locations=outcome.locations,
         n_model=outcome.n_model,
         timings={"slices": searched - start, "statistic": end - searched, "total": end - start},
-        _evidence=Evidence(x, scores, index),
+        _samples=Samples(x, scores, index),
     )
 
 
@@ -431,7 +430,8 @@ def _combined_verdict(members):
     shares = shares_of([member.kind for member in members])
     combined = combine(statistics, np.array([member.replicates for member in members]), shares)
     return {
-        "statistic": combined.statistic,
+        "statistic": members[combined.strongest].statistic,
+        "evidence": combined.statistic,
         "pvalue": combined.pvalue,
         "null_distribution": combined.null_distribution,
         "members": _rows(members, combined.pvalues, combined.adjusted_pvalues, combined.scores),
@@ -447,7 +447,8 @@ def _bounded_verdict(members):
     scores = (np.log(shares) - logs) / np.log(10.0)
     strongest = int(np.argmax(scores))
     return {
-        "statistic": float(scores[strongest]),
+        "statistic": members[strongest].statistic,
+        "evidence": float(scores[strongest]),
         "pvalue": adjusted[strongest],
         "null_distribution": np.empty(0),
         "members": _rows(members, [member.pvalue for member in members], adjusted, scores),

@@ -84,7 +84,8 @@ def null(result, *, ax=None, alpha=0.05):
         )
     ax = _axes(ax)
     low, high = values.min(), values.max()
-    critical, statistic = np.quantile(values, 1.0 - alpha), result.statistic
+    critical = np.quantile(values, 1.0 - alpha)
+    statistic = result.evidence if result.members else result.statistic
     width = (high - low) or abs(high) or 1.0
     far = not low - 2.0 * width <= statistic <= high + 2.0 * width
     ax.hist(

@@ -8,7 +8,8 @@ import numpy as np
 from ._validate import check_number
 from .plot import inline_figure, report
 from .procedure.combine import Member
-from .report.explain import Evidence, check_coordinates, explain, is_explicable
+from .procedure.split import Samples
+from .report.explain import check_coordinates, explain, is_explicable
 from .report.wording import summarise
 from .slices import Slices
 
@@ -20,12 +21,13 @@ class GofResult:
     Attributes
     ----------
     statistic : float
-        U-statistic of the discrepancy, summed over slices; near 0 when the model fits, and it may be negative. For a family
-        of sets, ``-log10`` of the smallest p-value of a member (over its share, see `aggregate`), before it is calibrated.
+        U-statistic of the discrepancy, summed over slices; near 0 when the model fits. It may be
+        negative. For a family, that of its strongest member.
     pvalue : float
         ``(1 + #{replicate >= statistic}) / (1 + n_resamples)``, or the tail of the limit law; never zero.
     null_distribution : (n_resamples,) array
-        Replicates of the statistic under the hypothesis that the model fits; empty for a family with null="spectral".
+        Replicates of `statistic` under the hypothesis that the model fits; of `evidence` for a
+        family, where it is empty with null="spectral".
     slices : Slices
         Directions the statistic looked along; for a family, those of its strongest member; None for methods without slices.
     slice_statistics, bandwidths : (m,) arrays
@@ -33,6 +35,9 @@ class GofResult:
     members : tuple of Member
         For a family, one entry for each set of slices, bandwidth multiple and part of the samples, strongest first: its name,
         multiple, part, statistic, p-value and adjusted p-value (which allows for the number of members). Else empty.
+    evidence : float or None
+        For a family, ``-log10`` of the smallest p-value of a member, each divided by the member's
+        weight, before calibration; see `fastsksd.procedure.combine`. Else None.
     n_test, n_train : int
         Samples that slices were tested on and found on. With cross-fitting both are all of them: each half is tested along
         slices found on the other.
@@ -66,9 +71,10 @@ class GofResult:
     locations: np.ndarray | None = None
     n_model: int = 0
     members: tuple[Member, ...] = ()
+    evidence: float | None = None
     timings: dict = field(default_factory=dict)
     names: tuple[str, ...] | None = None
-    _evidence: Evidence | None = None
+    _samples: Samples | None = None
 
     def reject(self, alpha=0.05):
         """Whether the model is rejected at level `alpha`."""
@@ -152,12 +158,11 @@ class GofResult:
         facts = {"verdict": f"{verdict} at level 0.05", "p-value": f"{self.pvalue:.4g}"}
         if first is not None:
             where = "" if first.part == "all" else f", on {first.part}"
-            facts["who spoke"] = (
+            facts["strongest member"] = (
                 f"{first.name}, bandwidth x {first.multiple:g}{where} (of {len(self.members)} members)"
             )
         facts |= {
-            "statistic": f"{self.statistic:.6g}"
-            + ("" if first is None else " (-log10 of the smallest p-value of a member)"),
+            "statistic": f"{self.statistic:.6g}" + ("" if first is None else " (of that member)"),
             "null": self._null(),
             "samples": self._usage(),
         }

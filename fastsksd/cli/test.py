@@ -386,6 +386,7 @@ class Job:
             "names": self.names,
             "dropped": self.dropped,
             "statistic": result.statistic,
+            "evidence": result.evidence,
             "pvalue": result.pvalue,
             "alpha": arguments.alpha,
             "reject": result.reject(arguments.alpha),

@@ -14,6 +14,22 @@ import numpy as np
 from .._validate import check_number, check_samples, evaluate_score, score_is_array
 
 
+class Samples(NamedTuple):
+    """Samples with their scores, and their rows in the caller's array.
+
+    Attributes
+    ----------
+    x : (n, d) array
+    scores : (n, d) array or None
+        None for a method that needs no score.
+    rows : (n,) array of int
+    """
+
+    x: np.ndarray
+    scores: np.ndarray | None
+    rows: np.ndarray
+
+
 class Fold(NamedTuple):
     """Training samples with their scores, and the stretch of samples that their slices are tested on."""
 

@@ -34,6 +34,7 @@ from ..engines.multivariate import ksd_pairs
 from ..engines.pairs import statistic as pair_statistic
 from ..kernels import KERNELS
 from ..procedure.combine import step_down
+from ..procedure.split import Samples
 from ..procedure.lags import FACTOR, autocorrelation_time
 from ..procedure.nulls import Weights, resampling_pvalue, resampling_scale
 from ..slices import Slices
@@ -45,14 +46,6 @@ _FAR = 30.0  # interquartile ranges from the median
 ALIKE = 0.7  # r.g from which r and g count as one direction
 # Methods without slices whose statistic is a sum over pairs of samples.
 _PAIRED = ("ksd", "ksdagg", "fssd")
-
-
-class Evidence(NamedTuple):
-    """Samples that a test has looked at, with their scores, and their rows in the caller's array."""
-
-    x: np.ndarray
-    scores: np.ndarray | None
-    index: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,11 +230,11 @@ def explain(
             f"method={result.method!r} has neither slices nor contributions of single samples to explain; method='sksd' has both, 'ksd' and 'fssd' "
             "the latter."
         )
-    evidence, own = evidence_of(result, x, score)
-    names = check_coordinates(result.names if names is None else names, evidence.x.shape[1])
+    samples, own = samples_of(result, x, score)
+    names = check_coordinates(result.names if names is None else names, samples.x.shape[1])
     if result.slices is None:
         indices, values, along = _sorted(
-            evidence.index, _contributions(_baseline_pairs(result, evidence)), np.empty(0)
+            samples.rows, _contributions(_baseline_pairs(result, samples)), np.empty(0)
         )
         return Explanation(
             (),
@@ -251,9 +244,9 @@ def explain(
             values,
             along,
             names,
-            _caveats(result, evidence, None),
+            _caveats(result, samples, None),
         )
-    loaded = _load(result, evidence)
+    loaded = _load(result, samples)
     statistics, pvalues, adjusted, allows_for = _slice_pvalues(result, loaded, n_resamples, rng)
     if own:
         _check_unchanged(result, statistics)
@@ -289,8 +282,8 @@ def explain(
         )
     contributions = _contributions(loaded.engine(slice(None)))
     along = _oriented(loaded, order[0])[2]
-    caveats = _caveats(result, evidence, order[0]) + _far_out(
-        evidence.index, loaded.y[order[:n_slices]]
+    caveats = _caveats(result, samples, order[0]) + _far_out(
+        samples.rows, loaded.y[order[:n_slices]]
     )
     return Explanation(
         tuple(explained),
@@ -298,7 +291,7 @@ def explain(
         pvalues,
         adjusted,
         allows_for,
-        *_sorted(evidence.index, contributions, along),
+        *_sorted(samples.rows, contributions, along),
         names,
         caveats,
     )
@@ -306,8 +299,8 @@ def explain(
 
 def strongest_witness(result, names=None, level=0.95, rng=0):
     """The witness of the strongest slice, the name of its direction g, and whether r is alike; without the price of p-values."""
-    evidence, _ = evidence_of(result, None, None)
-    loaded, q = _load(result, evidence), int(np.argmax(result.slice_statistics))
+    samples, _ = samples_of(result, None, None)
+    loaded, q = _load(result, samples), int(np.argmax(result.slice_statistics))
     r, g, y, slope = _oriented(loaded, q)
     witness = witness_of(
         loaded.kernel.code, y, slope, float(r @ g), loaded.h[q], result.lag, level, check_rng(rng)
@@ -318,28 +311,28 @@ def strongest_witness(result, names=None, level=0.95, rng=0):
 
 def is_explicable(result):
     """Whether the result holds all that an explanation needs."""
-    return result._evidence is not None and (result.slices is not None or result.method in _PAIRED)
+    return result._samples is not None and (result.slices is not None or result.method in _PAIRED)
 
 
-def evidence_of(result, x, score):
+def samples_of(result, x, score):
     """Samples to look at, in their order, and whether they are those of the test."""
     if x is None and score is None:
-        if result._evidence is None:
+        if result._samples is None:
             raise ValueError(
                 "this result holds no samples, as those of gof_stream and gof_batch: give `x` and `score`, with samples that its slices were not "
                 "found on, or run gof_test for this problem."
             )
-        evidence = result._evidence
-        order = np.argsort(evidence.index, kind="stable")
+        samples = result._samples
+        order = np.argsort(samples.rows, kind="stable")
         if np.array_equal(order, np.arange(order.size)):
-            return evidence, True
-        return Evidence(*(None if part is None else part[order] for part in evidence)), True
+            return samples, True
+        return Samples(*(None if part is None else part[order] for part in samples)), True
     if x is None or score is None:
         raise ValueError(
             f"`{'x' if x is None else 'score'}` is missing: `x` and `score` go together."
         )
     x = check_samples(x, min_rows=2, d=None if result.slices is None else result.slices.d)
-    return Evidence(x, evaluate_score(check_score(score), x), np.arange(x.shape[0])), False
+    return Samples(x, evaluate_score(check_score(score), x), np.arange(x.shape[0])), False
 
 
 class _Loaded(NamedTuple):
@@ -359,9 +352,9 @@ class _Loaded(NamedTuple):
         return self.choose(self.kernel.code, *arrays, **demand)
 
 
-def _load(result, evidence):
+def _load(result, samples):
     kernel = KERNELS[result.kernel]
-    y, s, a, h = project(evidence.x, evidence.scores, result.slices, kernel(result.bandwidths))
+    y, s, a, h = project(samples.x, samples.scores, result.slices, kernel(result.bandwidths))
     return _Loaded(kernel, result.slices, y, s, a, h, choose_engine("cpu"))
 
 
@@ -437,15 +430,13 @@ def _sorted(index, values, along):
     return index[order], values[order], along[order] if along.size else along
 
 
-def _baseline_pairs(result, evidence):
+def _baseline_pairs(result, samples):
     """Pair terms of a method without slices."""
     if result.method in ("ksd", "ksdagg"):
-        return ksd_pairs(evidence.x, evidence.scores, KERNELS[result.kernel](result.bandwidths[0]))[
-            0
-        ]
+        return ksd_pairs(samples.x, samples.scores, KERNELS[result.kernel](result.bandwidths[0]))[0]
     code = KERNELS[result.kernel].code
     return FeaturePairs(
-        stein_features(code, evidence.x, evidence.scores, result.locations, result.bandwidths[0])
+        stein_features(code, samples.x, samples.scores, result.locations, result.bandwidths[0])
     )
 
 
@@ -559,24 +550,22 @@ def _widest(x):
     return Slices(axes[:, -1:].T, axes[:, -1:].T)
 
 
-def _caveats(result, evidence, strongest):
+def _caveats(result, samples, strongest):
     """What a reader should know, in words; `strongest` is the number of the strongest slice, if any."""
     caveats = []
-    n = evidence.x.shape[0]
+    n = samples.x.shape[0]
     if n < 100:
         caveats.append(f"only {n} samples were looked at")
-    key = np.random.default_rng(0).standard_normal(evidence.x.shape[1])
-    repeats = n - len(np.unique(np.einsum("id,d->i", evidence.x, key)))
+    key = np.random.default_rng(0).standard_normal(samples.x.shape[1])
+    repeats = n - len(np.unique(np.einsum("id,d->i", samples.x, key)))
     if repeats > 0.01 * n:
         caveats.append(f"{repeats} of {n} samples are exact repeats of others")
     if strongest is None:
-        first, width = _widest(evidence.x), "median"  # a chain is slow along it, if anywhere
+        first, width = _widest(samples.x), "median"  # a chain is slow along it, if anywhere
     else:
         first, width = result.slices[strongest], result.bandwidths[strongest]
     if result.lag <= 2 and n >= 20:
-        time = autocorrelation_time(
-            evidence.x, evidence.scores, first, KERNELS[result.kernel](width)
-        )
+        time = autocorrelation_time(samples.x, samples.scores, first, KERNELS[result.kernel](width))
         if time > 1.5 and time > 1.0 + 10.0 / np.sqrt(n):
             remedy = (
                 "'wild', lag='auto'"

@@ -437,7 +437,7 @@ def _run(problem):
                 problem.x, problem.score, rng=problem.seed, **{**problem.options, "engine": "cpu"}
             )
         # The samples of all problems may be more than memory holds.
-        return dataclasses.replace(result, _evidence=None), None
+        return dataclasses.replace(result, _samples=None), None
     except Exception as error:
         return None, _message(error)
 

@@ -232,7 +232,7 @@ def test_ksdagg_has_the_members_it_says(kernel):
     np.testing.assert_allclose([member.statistic for member in members], statistics, rtol=1e-9)
     combined = combine(np.array(statistics), np.array(replicates))
     np.testing.assert_allclose(
-        [result.statistic, result.pvalue], [combined.statistic, combined.pvalue], rtol=1e-6
+        [result.evidence, result.pvalue], [combined.statistic, combined.pvalue], rtol=1e-6
     )
     assert "of 3 members" in repr(result) and result.method == "ksdagg"
 

@@ -396,8 +396,8 @@ def test_a_result_keeps_its_samples_when_pickled_and_only_those_it_needs():
     result = fs.gof_test(x, -x, n_slices=1, rng=0, n_resamples=49)
     again = pickle.loads(pickle.dumps(result)).explain()
     np.testing.assert_array_equal(again.contributions, result.explain().contributions)
-    assert result._evidence.x.shape == (80, 2) and result._evidence.x.base is None
-    assert "_evidence" not in repr(result)
+    assert result._samples.x.shape == (80, 2) and result._samples.x.base is None
+    assert "_samples" not in repr(result)
 
 
 def test_samples_changed_in_place_are_noticed():
