@@ -18,8 +18,9 @@ from .models import Model
 from .refine import refine_slices
 from .report.explain import Explanation
 from .result import GofResult
+from .scale.accumulator import Accumulator
 from .scale.batch import BatchError, BatchResult, gof_batch
-from .scale.streaming import Accumulator, gof_stream
+from .scale.streaming import gof_stream
 from .slices import Slices, active_slices, random_slices
 
 __all__ = [

@@ -91,6 +91,11 @@ def column_names(x):
     return tuple(names) if len(names) and all(isinstance(name, str) for name in names) else None
 
 
+def is_dask(x):
+    """Whether `x` is a Dask collection; Dask need not be installed to tell."""
+    return type(x).__module__.partition(".")[0] == "dask"
+
+
 def check_same_columns(names, score):
     """Scores in a data frame must not have the columns of the samples, called `names`, in another order."""
     others = column_names(score)

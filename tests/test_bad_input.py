@@ -144,9 +144,13 @@ GOF = {
     "slices for ksd": (
         dict(method="ksd", n_slices=2),
         ValueError,
-        "`n_slices` is about slices, and method='ksd' has none",
+        "`n_slices` does not apply to method='ksd'",
     ),
-    "training for ksd": (dict(method="ksd", train=0.2), ValueError, "`train` is about slices"),
+    "training for ksd": (
+        dict(method="ksd", train=0.2),
+        ValueError,
+        "`train` does not apply to method='ksd'",
+    ),
     "bandwidths for ksd": (
         dict(method="ksd", kernel=fs.RBF([1.0, 2.0])),
         ValueError,

@@ -6,10 +6,9 @@ import reference
 from scipy import stats
 
 import fastsksd as fs
-from fastsksd import gof, models
-from fastsksd.procedure import nulls
+from fastsksd import models
+from fastsksd.procedure import nulls, plan
 from fastsksd.procedure.nulls import Weights, resampling_pvalue
-from fastsksd.procedure.split import make_folds
 
 LEVEL_TRIALS = 400
 
@@ -97,35 +96,6 @@ def test_statistic_is_that_of_the_held_out_samples():
     expected = [reference.bootstrap_replicate(matrix, w / 60) for w in weights]
     np.testing.assert_allclose(result.null_distribution, expected, rtol=1e-10)
     assert result.pvalue == (1 + np.sum(result.null_distribution >= result.statistic)) / 21
-
-
-def test_split_is_a_partition():
-    x = np.arange(100.0)[:, None] + np.random.default_rng(0).standard_normal((100, 1)) / 10
-    seen = []
-
-    def score(samples):
-        seen.append(samples.copy())
-        return -samples
-
-    x_ordered, scores, folds, _ = make_folds(x, score, 0.3, False, np.random.default_rng(0))
-    (fold,) = folds
-    assert (len(fold.x), fold.start, fold.stop) == (30, 30, 100)
-    assert np.array_equal(np.sort(x_ordered[:, 0]), x[:, 0])
-    assert np.array_equal(fold.x, x_ordered[:30]) and np.array_equal(fold.scores, -fold.x)
-    assert np.all(np.diff(x_ordered[30:, 0]) > 0)  # in order
-    assert np.array_equal(scores, -x_ordered)
-    assert len(seen) == 1  # one call of the user's function
-
-
-def test_correlated_samples_are_split_in_order():
-    x = np.arange(50.0)[:, None]
-    for train, first in ((0.2, 10), ("cross", 25)):
-        ordered, _, folds, _ = make_folds(x, -x, train, True, np.random.default_rng(0))
-        assert np.array_equal(ordered, x)
-        assert np.array_equal(folds[-1].x, x[:first]) and (folds[-1].start, folds[-1].stop) == (
-            first,
-            50,
-        )
 
 
 def test_array_callable_and_model_scores_agree():
@@ -219,23 +189,6 @@ def test_correlated_signs_have_the_stated_autocorrelation(lag):
 def test_pvalue_counts_ties_and_is_never_zero():
     assert resampling_pvalue(2.0, np.array([1.0, 2.0, 3.0])) == 3 / 4
     assert resampling_pvalue(9.0, np.arange(9.0)) == 1 / 10
-
-
-def test_cross_fitting_tests_each_half_along_slices_of_the_other():
-    x = np.random.default_rng(1).standard_normal((41, 3))
-    ordered, scores, folds, _ = make_folds(x, -x, "cross", False, np.random.default_rng(0))
-    assert [(fold.start, fold.stop) for fold in folds] == [(0, 20), (20, 41)]
-    assert np.array_equal(folds[0].x, ordered[20:]) and np.array_equal(folds[1].x, ordered[:20])
-    result = fs.gof_test(x, -x, n_slices=2, train="cross", multiples=[1.0], n_resamples=40, rng=0)
-    assert (result.n_test, result.n_train) == (41, 41)
-    ordered, scores, folds, _ = make_folds(x, -x, "cross", False, np.random.default_rng(0))
-    for fold in folds:
-        slices = fs.active_slices(fold.x, fold.scores, n_slices=2)
-        rows = slice(fold.start, fold.stop)
-        member = next(member for member in result.members if member.part == fold.name)
-        np.testing.assert_allclose(
-            member.statistic, fs.sksd(ordered[rows], scores[rows], slices), rtol=1e-10
-        )
 
 
 def test_sets_fixed_beforehand_are_tested_on_all_samples():
@@ -344,7 +297,7 @@ def test_integrated_and_orthogonal_discrepancies():
 
 def test_the_search_has_a_bound_where_the_user_sets_none(monkeypatch):
     x = np.random.default_rng(8).standard_normal((120, 2))
-    monkeypatch.setattr(gof, "MOST_TRAINING", 20)
+    monkeypatch.setattr(plan, "MOST_TRAINING", 20)
     options = dict(n_slices=1, n_resamples=20, rng=0)
     assert fs.gof_test(x, np.negative, **options).n_train == 20
     assert fs.gof_test(x[:100], np.negative, **options).n_train == 20

@@ -1,63 +1,127 @@
-"""What a baseline is given and what it gives back."""
+"""What a baseline is: the course of a test without slices, and what it is given and gives back."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._typing import Array, Score
 from .._validate import check_samples
 from ..kernels import Kernel
+from ..procedure.evaluate import Evaluation, Outcome
 from ..procedure.nulls import NULLS, Weights
+from ..procedure.plan import Plan, check_lag_fits, check_test_size
+from ..procedure.split import Samples, Split
 
 
 class Task(NamedTuple):
-    """Samples to be tested with their scores, separate training samples where there are any, and how to judge them."""
+    """Samples to be tested, training samples where there are any, and how to judge them.
 
-    x: np.ndarray
-    scores: np.ndarray | None
-    train: tuple | None
-    score: object
+    Attributes
+    ----------
+    x, scores : (n, d) arrays
+        `scores` are None for a method that needs none.
+    training : Samples or None
+    score : array, callable or model
+        The model as the user gave it.
+    kernel : Kernel
+    null : str
+    weights : Weights or None
+        For the nulls "wild" and "bootstrap".
+    n_resamples : int
+    lag : float
+    rng : numpy.random.Generator
+    """
+
+    x: Array
+    scores: Array | None
+    training: Samples | None
+    score: Score
     kernel: Kernel
     null: str
     weights: Weights | None
     n_resamples: int
+    lag: float
     rng: np.random.Generator
-
-
-class Outcome(NamedTuple):
-    """Members of a test, see `members.Evaluated`, and what else the result tells."""
-
-    members: list
-    family: bool = False
-    locations: np.ndarray | None = None
-    n_model: int = 0
-    kernel: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """Base of the baselines: options as fields, `prepare` for what needs training samples, `evaluate` for statistic and null."""
+    """Base of the baselines: options as fields, `prepare` for training, `measure` for the statistic.
 
-    name = None
-    nulls = NULLS  # the first of them is the default
-    trained = False  # whether part of the samples is set apart for training
+    Attributes
+    ----------
+    name : str
+        For ``gof_test(method=...)``.
+    nulls : tuple of str
+        Null distributions on offer; the first is the default.
+    is_family : bool
+        Whether it has several members, to be combined.
+    trained : bool
+        Whether part of the samples is set apart for training.
+    needs_score : bool
+        Whether scores at the samples are needed.
+    has_kernel : bool
+        Whether `kernel` is the caller's choice.
+    """
+
+    name = ""
+    nulls = NULLS
+    is_family = False
+    trained = False
     needs_score = True
-    has_kernel = True  # whether `kernel` is the caller's choice
+    has_kernel = True
 
-    def prepare(self, task):
-        """What is found before the test."""
+    def search(self, plan: Plan, split: Split) -> tuple[Task, Any]:
+        """The task, and what is found before the test."""
+        part = split.parts[-1]
+        samples = split.samples.part(part.stretch)
+        lag = 1.0 if plan.lag is None else plan.lag
+        check_test_size(part.n)
+        check_lag_fits(lag, part.n)
+        weights = None
+        if plan.null in ("wild", "bootstrap"):
+            weights = Weights(plan.null, part.n, plan.n_resamples, lag=lag, rng=plan.rng)
+        task = Task(
+            samples.x,
+            samples.scores,
+            part.training,
+            split.score,
+            plan.kernel,
+            plan.null,
+            weights,
+            plan.n_resamples,
+            lag,
+            plan.rng,
+        )
+        return task, self.prepare(task)
+
+    def evaluate(self, plan: Plan, found: tuple[Task, Any]) -> Outcome:
+        """The members of the test; `found` is what `search` returned."""
+        return self.measure(*found)
+
+    def prepare(self, task: Task) -> Any:
+        """What is found before the test, such as locations."""
         return None
 
-    def evaluate(self, task, prepared):
-        """The `Outcome`."""
+    def measure(self, task: Task, prepared: Any) -> Outcome:
+        """Statistic and null distribution of each member."""
         raise NotImplementedError
 
 
-def samples_of_model(model, count, d, method, rng):
+def samples_of_model(
+    model: Any, count: int, d: int, method: str, rng: np.random.Generator
+) -> Array:
     """Samples drawn by the model's own `.sample` method."""
     if not callable(getattr(model, "sample", None)):
         raise ValueError(
-            f"`score` must be a model with a `.sample` method for method={method!r}; got {type(model).__name__}."
+            f"`score` must be a model with a `.sample` method for method={method!r}; got "
+            f"{type(model).__name__}."
         )
     drawn = model.sample(count, rng=rng)
     return check_samples(drawn, "score.sample", min_rows=count, d=d)
+
+
+__all__ = ["Baseline", "Evaluation", "Outcome", "Task", "samples_of_model"]

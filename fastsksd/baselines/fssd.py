@@ -17,8 +17,8 @@ import numpy as np
 
 from .._validate import check_integer, check_statistic
 from ..compute.medians import median_distance
-from ..procedure.evaluate import evaluate_pairs
-from .base import Baseline, Outcome
+from ..procedure.evaluate import Outcome, evaluate_pairs
+from .base import Baseline
 from .features import FeaturePairs
 
 _RIDGE = 0.01  # of the power criterion
@@ -71,7 +71,7 @@ class FSSD(Baseline):
         """Locations, and the bandwidth."""
         if np.ndim(task.kernel.bandwidth):
             raise ValueError("`kernel` of the FSSD must have one bandwidth; got one per slice.")
-        x, scores = (task.x, task.scores) if task.train is None else task.train
+        x, scores = (task.x, task.scores) if task.training is None else task.training[:2]
         given = not isinstance(task.kernel.bandwidth, str)
         h = task.kernel.bandwidth if given else median_distance(x)
         locations = _normal_draws(x, self.n_locations, task.rng)
@@ -79,12 +79,11 @@ class FSSD(Baseline):
             return locations, h
         return _optimised(task.kernel.code, x, scores, locations, h, given, self.max_steps)
 
-    def evaluate(self, task, prepared):
+    def measure(self, task, prepared):
         locations, h = prepared
         pairs = FeaturePairs(stein_features(task.kernel.code, task.x, task.scores, locations, h))
-        return Outcome(
-            [evaluate_pairs("fssd", pairs, h, task.null, task.weights)], locations=locations
-        )
+        member = evaluate_pairs("fssd", pairs, h, task.null, task.weights)
+        return Outcome([member], task.lag, locations=locations)
 
 
 def stein_features(code, x, scores, locations, h):

@@ -6,8 +6,8 @@ import numpy as np
 
 from .._validate import check_positive_vector
 from ..engines.multivariate import ksd_pairs
-from ..procedure.evaluate import evaluate_pairs
-from .base import Baseline, Outcome
+from ..procedure.evaluate import Outcome, evaluate_pairs
+from .base import Baseline
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,9 +24,9 @@ class KSD(Baseline):
 
     name = "ksd"
 
-    def evaluate(self, task, prepared):
+    def measure(self, task, prepared):
         pairs, h = ksd_pairs(task.x, task.scores, task.kernel)
-        return Outcome([evaluate_pairs("ksd", pairs, h, task.null, task.weights)])
+        return Outcome([evaluate_pairs("ksd", pairs, h, task.null, task.weights)], task.lag)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,15 +54,16 @@ class KSDAgg(Baseline):
     multiples: object = tuple(2.0**k for k in range(-4, 5))
 
     name = "ksdagg"
+    is_family = True
 
     def __post_init__(self):
         values = np.atleast_1d(check_positive_vector("multiples", self.multiples)).tolist()
         object.__setattr__(self, "multiples", tuple(dict.fromkeys(values)))
 
-    def evaluate(self, task, prepared):
+    def measure(self, task, prepared):
         _, h = ksd_pairs(task.x, task.scores, task.kernel)
         members = []
         for multiple in self.multiples:
             pairs, width = ksd_pairs(task.x, task.scores, type(task.kernel)(multiple * h))
             members.append(evaluate_pairs("ksd", pairs, width, task.null, task.weights, multiple))
-        return Outcome(members, family=True)
+        return Outcome(members, task.lag)

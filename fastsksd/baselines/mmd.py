@@ -15,8 +15,8 @@ from ..compute.medians import median_distance
 from ..engines.multivariate import KernelPairs
 from ..engines.pairs import tiles
 from ..kernels import as_kernel
-from ..procedure.evaluate import Evaluated
-from .base import Baseline, Outcome, samples_of_model
+from ..procedure.evaluate import Evaluation, Outcome
+from .base import Baseline, samples_of_model
 
 _BATCH = 2**24  # signs in memory at a time
 
@@ -91,7 +91,7 @@ class MMD(Baseline):
         if self.n_model is not None:
             check_integer("n_model", self.n_model, 2)
 
-    def evaluate(self, task, prepared):
+    def measure(self, task, prepared):
         x, (n, d) = task.x, task.x.shape
         if self.y is not None:
             y = check_samples(self.y, "y", d=d)
@@ -107,7 +107,7 @@ class MMD(Baseline):
             task.rng.permuted(signs[int(first == 0) :], axis=1, out=signs[int(first == 0) :])
             values.append(_statistics(_sums(pairs, signs), n, m, "u"))
         values = check_statistic(np.concatenate(values))
-        member = Evaluated(
+        member = Evaluation(
             "mmd",
             "mmd",
             1.0,
@@ -118,7 +118,7 @@ class MMD(Baseline):
             pairs.name,
             replicates=values[1:],
         )
-        return Outcome([member], n_model=m)
+        return Outcome([member], task.lag, n_model=m)
 
 
 def _pooled(x, y, kernel):

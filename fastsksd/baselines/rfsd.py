@@ -40,8 +40,8 @@ from .._validate import check_choice, check_integer, check_number, check_statist
 from ..compute.jit import compiled, parallel, prefer_wide_vectors
 from ..compute.linalg import gram
 from ..compute.medians import median_distance
-from ..procedure.evaluate import Evaluated
-from .base import Baseline, Outcome, samples_of_model
+from ..procedure.evaluate import Evaluation, Outcome
+from .base import Baseline, samples_of_model
 
 _AT_ONCE = 100  # replicates made in one call
 
@@ -131,7 +131,7 @@ class RFSD(Baseline):
         )
         return check_statistic(features)
 
-    def evaluate(self, task, prepared):
+    def measure(self, task, prepared):
         z, c = prepared
         n, d = task.x.shape
         size = max(5000, 40 * n) if self.pool is None else self.pool
@@ -147,7 +147,7 @@ class RFSD(Baseline):
         means = _normal_means if task.null == "spectral" else _resampled_means
         replicates = _squared_norms(means(features[n:], n, task.n_resamples, task.rng), d)
         value = _squared_norms(features[:n].mean(axis=0)[None, :], d)
-        member = Evaluated(
+        member = Evaluation(
             "rfsd",
             "rfsd",
             1.0,
@@ -158,7 +158,7 @@ class RFSD(Baseline):
             "features",
             replicates=replicates,
         )
-        return Outcome([member], locations=z, n_model=len(pool), kernel="L1 IMQ")
+        return Outcome([member], task.lag, locations=z, n_model=len(pool), kernel="L1 IMQ")
 
 
 def _resampled_means(pool, n, count, rng):

@@ -1,33 +1,58 @@
-"""The aggregated test: many sets of slices and bandwidths, one calibrated verdict.
+"""The verdict: of one member, or of a family by one calibrated combination of its members.
 
-No single set of slices is best. The coordinate basis sees heavy tails that every coordinate shares and misses a hidden direction;
-a few active directions see that one and miss the tails. So a small family is tried at once, with the same resampling weights
-for every member, and the combination is calibrated on the joint replicates:
+No single set of slices is best. The coordinate basis sees heavy tails that every coordinate shares
+and misses a hidden direction; a few active directions see that one and miss the tails. So a small
+family is tried at once, with the same resampling weights for every member, and the combination is
+calibrated on the joint replicates:
 
-1. Each member's statistic is turned into a p-value of its own by a shifted chi-square law with the mean, variance and skewness of
-   its replicates (the three-moment fit of Pearson, 1959; see also Imhof, 1961). Replicates are treated alike: each value is
-   judged by the law of all the others. The members' null laws differ in shape, from a
-   single squared normal to nearly normal, so dividing by a standard deviation alone would let the skewed ones set the
-   critical value for all.
-2. The kinds of sets (coordinates, active r with g = r, active r with active g, each set of the user's) get equal shares of the
-   level, and the members of a kind share alike: a p-value is divided by its member's share (Genovese, Roeder and Wasserman,
-   2006). Else the many active sets would leave the one coordinate basis next to nothing.
-3. The verdict rests on the smallest of these weighted p-values. Every replicate gets its own smallest one in the same way, and
-   the rank among them is the p-value of the test (Westfall and Young, 1993). Adjusted p-values of the members come from the
-   same ranks.
+1. Each member's statistic is turned into a p-value of its own by a shifted chi-square distribution
+   with the mean, variance and skewness of its replicates (the three-moment fit of Pearson, 1959;
+   see also Imhof, 1961). Replicates are treated in the same way: each value is judged by the
+   distribution fitted to all the others. The null distributions of the members differ in shape,
+   from a single squared normal to nearly normal. Dividing by a standard deviation alone would let
+   the skewed ones set the critical value for all.
+2. The kinds of sets (coordinates, active r with g = r, active r with active g, each set of the
+   user's) get equal fractions of the level, and so do the members of a kind: a p-value is divided
+   by the weight of its member (Genovese, Roeder and Wasserman, 2006). Otherwise the many active
+   sets would leave the one coordinate basis next to nothing.
+3. The verdict rests on the smallest of these weighted p-values. Every replicate gets its own
+   smallest one in the same way, and the rank among them is the p-value of the test (Westfall and
+   Young, 1993). Adjusted p-values of the members come from the same ranks.
 
-The smallest p-value was chosen by measurement: a studentised maximum was never better and on rotated Laplace data worse.
+The smallest p-value was chosen by measurement: a studentised maximum was never better and on
+rotated Laplace data worse.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from .._typing import Array
+from ..compute.chi_square import positive_exp, weighted_chi_square_draws
+from .evaluate import Evaluation
 from .nulls import resampling_pvalue
+from .plan import Plan
 
 
 class Member(NamedTuple):
-    """One member of the family: a set of slices with one multiple of the bandwidth, on a part of the samples."""
+    """One member of a family: a set of slices, a multiple of the bandwidth, a part of the samples.
+
+    Attributes
+    ----------
+    name : str
+        Name of the set of slices.
+    multiple : float
+        Of the kernel's bandwidth.
+    part : str
+        "all", "held out", "half 1" or "half 2" of the samples.
+    statistic : float
+        U-statistic of the discrepancy, summed over slices.
+    pvalue, adjusted_pvalue : float
+        Of this member alone, and allowing for the number of members.
+    """
 
     name: str
     multiple: float
@@ -38,88 +63,168 @@ class Member(NamedTuple):
 
 
 class Combined(NamedTuple):
-    """Calibrated combination of the members."""
+    """Calibrated combination of the members of a family.
 
-    statistic: float
+    Attributes
+    ----------
+    evidence : float
+        ``-log10`` of the smallest weighted p-value.
+    pvalue : float
+        Its p-value.
+    null_distribution : (n_resamples,) array
+        Replicates of the evidence.
+    neg_log10_p : (k,) array
+        Of each member, weighted.
+    pvalues, adjusted_pvalues : (k,) arrays
+        Of each member alone, and allowing for the number of members.
+    strongest : int
+    """
+
+    evidence: float
     pvalue: float
-    null_distribution: np.ndarray
-    scores: np.ndarray
-    pvalues: np.ndarray
-    adjusted_pvalues: np.ndarray
+    null_distribution: Array
+    neg_log10_p: Array
+    pvalues: Array
+    adjusted_pvalues: Array
     strongest: int
 
 
-def combine(statistics, replicates, shares=1.0):
-    """Combine members with statistics (k,) and replicates (k, n_resamples) drawn with the same weights.
+class Verdict(NamedTuple):
+    """The decision of a test: its p-value, and the member on which it rests."""
 
-    The combined statistic is ``-log10`` of the smallest p-value of a member, each divided by the member's share, (k,), where
-    equal shares are 1.
-    """
-    scores, null_scores = _scores(statistics, replicates, shares)
-    null = null_scores.max(axis=0)
-    adjusted = np.array([resampling_pvalue(score, null) for score in scores])
-    pvalues = np.array(
-        [
-            resampling_pvalue(statistic, row)
-            for statistic, row in zip(statistics, replicates, strict=True)
-        ]
+    pvalue: float
+    null_distribution: Array
+    strongest: Evaluation
+    evidence: float | None = None
+    members: tuple[Member, ...] = ()
+
+
+def decide(plan: Plan, evaluations: Sequence[Evaluation]) -> Verdict:
+    """The verdict of one member, or of a family by its calibrated combination."""
+    if not plan.is_family:
+        return _single_verdict(plan, evaluations[0])
+    weights = member_weights([one.kind for one in evaluations])
+    bounded = evaluations[0].chi2_weights is not None
+    combined = (_bounded if bounded else _calibrated)(evaluations, weights)
+    rows = [
+        Member(one.name, one.multiple, one.part, one.statistic, float(p), float(adjusted))
+        for one, p, adjusted in zip(
+            evaluations, combined.pvalues, combined.adjusted_pvalues, strict=True
+        )
+    ]
+    order = np.argsort(-combined.neg_log10_p, kind="stable")
+    return Verdict(
+        combined.pvalue,
+        combined.null_distribution,
+        evaluations[combined.strongest],
+        combined.evidence,
+        tuple(rows[k] for k in order),
     )
-    strongest = int(np.argmax(scores))
+
+
+def _single_verdict(plan: Plan, one: Evaluation) -> Verdict:
+    if one.chi2_weights is None:
+        return Verdict(one.pvalue, one.replicates, one)
+    draws = weighted_chi_square_draws(one.chi2_weights, plan.n_resamples, plan.rng)
+    return Verdict(one.pvalue, draws, one)
+
+
+def _calibrated(evaluations: Sequence[Evaluation], weights: Array) -> Combined:
+    """Smallest weighted p-value, calibrated on the joint replicates."""
+    statistics = np.array([one.statistic for one in evaluations])
+    return combine(statistics, np.array([one.replicates for one in evaluations]), weights)
+
+
+def _bounded(evaluations: Sequence[Evaluation], weights: Array) -> Combined:
+    """Smallest weighted p-value times the number of members (Bonferroni).
+
+    Without replicates the dependence of the members is not known.
+    """
+    logs = np.array([one.log_pvalue for one in evaluations])
+    adjusted = [positive_exp(min(0.0, log)) for log in logs - np.log(weights / len(weights))]
+    evidence = (np.log(weights) - logs) / np.log(10.0)
+    strongest = int(np.argmax(evidence))
+    pvalues = np.array([one.pvalue for one in evaluations])
     return Combined(
-        float(scores[strongest]),
+        float(evidence[strongest]),
+        adjusted[strongest],
+        np.empty(0),
+        evidence,
+        pvalues,
+        np.array(adjusted),
+        strongest,
+    )
+
+
+def combine(statistics: Array, replicates: Array, weights: Array | float = 1.0) -> Combined:
+    """Combine members with statistics (k,) and replicates (k, n_resamples).
+
+    Replicates are joint: drawn with the same weights of the samples. `weights` (k,) divide the
+    members' p-values; equal weights are 1.
+    """
+    evidence, null_evidence = _evidence(statistics, replicates, weights)
+    null = null_evidence.max(axis=0)
+    adjusted = np.array([resampling_pvalue(value, null) for value in evidence])
+    pairs = zip(statistics, replicates, strict=True)
+    pvalues = np.array([resampling_pvalue(statistic, row) for statistic, row in pairs])
+    strongest = int(np.argmax(evidence))
+    return Combined(
+        float(evidence[strongest]),
         float(adjusted[strongest]),
         null,
-        scores,
+        evidence,
         pvalues,
         adjusted,
         strongest,
     )
 
 
-def step_down(statistics, replicates):
-    """Adjusted p-values of each of several statistics, (k,): step-down on the smallest p-value of those not yet rejected (Westfall and Young, 1993)."""
-    scores, null_scores = _scores(statistics, replicates, 1.0)
-    order = np.argsort(-scores, kind="stable")
-    # Strongest of the statistics from each one on.
-    left = np.maximum.accumulate(null_scores[order][::-1], axis=0)[::-1]
-    steps = [
-        resampling_pvalue(score, null) for score, null in zip(scores[order], left, strict=True)
-    ]
-    adjusted = np.empty_like(scores)
-    adjusted[order] = np.maximum.accumulate(steps)
+def step_down(statistics: Array, replicates: Array) -> Array:
+    """Adjusted p-values of k statistics with joint replicates (k, n_resamples).
+
+    Step-down on the smallest p-value of those not yet rejected (Westfall and Young, 1993).
+    """
+    evidence, null_evidence = _evidence(statistics, replicates, 1.0)
+    order = np.argsort(-evidence, kind="stable")
+    # The largest evidence of each statistic and all weaker ones.
+    left = np.maximum.accumulate(null_evidence[order][::-1], axis=0)[::-1]
+    pairs = zip(evidence[order], left, strict=True)
+    adjusted = np.empty_like(evidence)
+    adjusted[order] = np.maximum.accumulate([resampling_pvalue(one, null) for one, null in pairs])
     return adjusted
 
 
-def _scores(statistics, replicates, shares):
-    """``-log10`` of the p-value of each statistic by the law fitted to its replicates, over its share, and of each replicate."""
-    scores = np.empty_like(statistics)
-    null_scores = np.empty_like(replicates)
-    bonus = np.broadcast_to(np.log10(shares), statistics.shape)
-    for k, (statistic, row) in enumerate(zip(statistics, replicates, strict=True)):
-        law = _laws_of_the_others(np.append(row, statistic))
-        values = _log10_tail(law, np.append(row, statistic)) + bonus[k]
-        null_scores[k], scores[k] = values[:-1], values[-1]
-    return scores, null_scores
-
-
-def shares_of(kinds):
-    """Share of each member when the kinds share the level equally, times the number of members; `kinds` names each member's."""
+def member_weights(kinds: Sequence[str]) -> Array:
+    """Weight of each member when all kinds get the same fraction of the level; their mean is 1."""
     names, counts = np.unique(kinds, return_counts=True)
     sizes = dict(zip(names.tolist(), counts.tolist(), strict=True))
     return np.array([len(kinds) / (names.size * sizes[kind]) for kind in kinds])
 
 
-def _laws_of_the_others(values):
-    """For each value the shifted chi-square with the first three moments of all the others: mean, deviation, degrees of freedom.
+def _evidence(statistics: Array, replicates: Array, weights: Array | float) -> tuple[Array, Array]:
+    """Weighted ``-log10 p`` of each statistic and of each replicate, by the fitted distribution."""
+    evidence = np.empty_like(statistics)
+    null_evidence = np.empty_like(replicates)
+    bonus = np.broadcast_to(np.log10(weights), statistics.shape)
+    for k, (statistic, row) in enumerate(zip(statistics, replicates, strict=True)):
+        everything = np.append(row, statistic)
+        values = _neg_log10_tail(_fits_to_the_others(everything), everything) + bonus[k]
+        null_evidence[k], evidence[k] = values[:-1], values[-1]
+    return evidence, null_evidence
 
-    A value that had a part in its own law would look less extreme than it is; replicates would, and the statistic would not.
+
+def _fits_to_the_others(values: Array) -> tuple[Array, Array, Array]:
+    """For each value the shifted chi-square with the first three moments of all the others.
+
+    Returns mean, deviation and degrees of freedom. A value that had a part in its own fit would
+    look less extreme than it is; replicates would, and the statistic would not.
     """
     n = values.size - 1
     centre, unit = values[:-1].mean(), values[:-1].std()
     unit = unit or abs(values[-1] - centre) or 1.0
     z = (values - centre) / unit
 
-    def mean_of_others(powers):
+    def mean_of_others(powers: Array) -> Array:
         sums = powers[:-1].sum() + (powers[-1] - powers)
         # The statistic may be so large that it leaves no digits of the rest.
         sums[-1] = powers[:-1].sum()
@@ -136,11 +241,11 @@ def _laws_of_the_others(values):
     return centre + unit * mean, np.where(constant, unit, unit * deviation), df
 
 
-def _log10_tail(law, values):
-    """``-log10 P(law >= values)``, finite however far the tail."""
+def _neg_log10_tail(fit: tuple[Array, Array, Array], values: Array) -> Array:
+    """``-log10`` of the tail of a fitted distribution beyond each value, finite however far out."""
     from scipy.special import gammaincc, gammaln, log_ndtr
 
-    mean, deviation, df = (np.broadcast_to(parameter, np.shape(values)) for parameter in law)
+    mean, deviation, df = (np.broadcast_to(parameter, np.shape(values)) for parameter in fit)
     z = (values - mean) / deviation
     normal = df > 1e4
     logs = np.empty_like(z)

@@ -1,9 +1,14 @@
-"""Statistics of sets of slices on parts of the samples, each with its null distribution: the members of a test."""
+"""Statistics of sets of slices on parts of the samples, each with its null distribution."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._typing import Array
 from .._validate import check_statistic
 from ..compute.chi_square import limit_law, log_tail_of_weighted_chi_square, positive_exp
 from ..compute.linalg import product
@@ -11,154 +16,214 @@ from ..compute.medians import median_distances
 from ..compute.projections import project, spread
 from ..engines import Source
 from ..engines.pairs import statistic as pair_statistic
-from ..kernels import FlatProjection
+from ..kernels import FlatProjection, Kernel
 from ..slices import Slices
-from .nulls import resampling_pvalue, resampling_scale
+from .family import Pool
+from .lags import choose_lag
+from .nulls import Weights, resampling_pvalue, resampling_scale
+from .plan import Plan, check_lag_fits, check_test_size
+from .split import Part, Split
 
 
-class Part(NamedTuple):
-    """Sets of slices, and the stretch of samples they are tested on."""
+class Evaluation(NamedTuple):
+    """The statistic of one set of slices at one multiple of the bandwidth, with its null.
 
-    name: str
-    start: int
-    stop: int
-    sets: list
-
-
-class Evaluated(NamedTuple):
-    """Statistics of one set of slices at one multiple of the bandwidth, and its null: replicates, or the weights of a chi-square."""
+    Attributes
+    ----------
+    name, kind, multiple, part
+        Which member of the test this is.
+    slices : Slices or None
+    statistics, bandwidths : (m,) arrays
+        Of each slice.
+    engine : str
+        Name of the engine that computed them.
+    replicates : (n_resamples,) array or None
+        Of the summed statistic.
+    chi2_weights : array or None
+        Of the limit distribution, for null="spectral".
+    """
 
     name: str
     kind: str
     multiple: float
     part: str
-    slices: Slices
-    statistics: np.ndarray
-    bandwidths: np.ndarray
+    slices: Slices | None
+    statistics: Array
+    bandwidths: Array
     engine: str
-    replicates: np.ndarray | None = None
-    spectrum: np.ndarray | None = None
+    replicates: Array | None = None
+    chi2_weights: Array | None = None
 
     @property
-    def statistic(self):
+    def statistic(self) -> float:
         """Sum over slices."""
         return float(self.statistics.sum())
 
     @property
-    def log_pvalue(self):
-        """Natural logarithm of the p-value by the limit law."""
-        return log_tail_of_weighted_chi_square(self.spectrum, self.statistic)
+    def log_pvalue(self) -> float:
+        """Natural logarithm of the p-value by the limit distribution."""
+        return log_tail_of_weighted_chi_square(self.chi2_weights, self.statistic)
 
     @property
-    def pvalue(self):
-        """The member's own p-value, never zero."""
-        if self.spectrum is None:
+    def pvalue(self) -> float:
+        """The p-value of this member alone, never zero."""
+        if self.chi2_weights is None:
             return resampling_pvalue(self.statistic, self.replicates)
         return positive_exp(self.log_pvalue)
 
 
-def evaluate(part, multiples, x, scores, kernel, engine, null, weights):
-    """Every set of slices of a part at every multiple; groups of slices that sets share are computed once."""
-    everything = x
-    x, scores = x[part.start : part.stop], scores[part.start : part.stop]
-    if null == "spectral":
-        return _evaluate_spectra(part, multiples, x, scores, everything, kernel, engine)
-    scale = resampling_scale(null, x.shape[0])
-    groups = {id(group): group for some in part.sets for group in some.parts}
-    loaded = {}
-    for key, group in groups.items():
-        y, s, a, h = _project(x, scores, everything, group, kernel)
-        loaded[key] = (
-            engine(
-                kernel.code,
-                *(y, s, a, h),
-                source=Source(x, scores, group.r, group.g),
-                n_resamples=weights.n_resamples,
-                multiples=multiples,
-                signs=null == "wild",
-            ),
-            h,
+class Outcome(NamedTuple):
+    """What an evaluation yields: the members, the lag in force, and what else a result tells."""
+
+    members: list[Evaluation]
+    lag: float
+    locations: Array | None = None
+    n_model: int = 0
+    kernel: str | None = None
+
+
+def evaluate(plan: Plan, split: Any) -> Outcome:
+    """Evaluate every set of slices at every multiple of the bandwidth, or a baseline's statistic.
+
+    `split` is what `search` returned.
+    """
+    if plan.baseline is not None:
+        return plan.baseline.evaluate(plan, split)
+    smallest = min(part.n for part in split.parts)
+    check_test_size(smallest)
+    samples, lag = split.samples, plan.lag
+    if lag is None:
+        first = split.parts[0].pools[0].slices
+        lag = choose_lag(samples.x, samples.scores, first, plan.kernel, smallest)
+    check_lag_fits(lag, smallest)
+    weights = None
+    if plan.null != "spectral":
+        edges = sorted({part.stretch.start for part in split.parts} - {0})
+        weights = Weights(
+            plan.null, samples.x.shape[0], plan.n_resamples, lag=lag, edges=edges, rng=plan.rng
         )
-    replicates = {(key, multiple): [] for key in groups for multiple in multiples}
-    sums = {}
-    for draw in {pairs.draw for pairs, _ in loaded.values()}:
+    members = [one for part in split.parts for one in _evaluate_part(plan, split, part, weights)]
+    return Outcome(members, lag)
+
+
+def _evaluate_part(
+    plan: Plan, split: Split, part: Part, weights: Weights | None
+) -> Iterator[Evaluation]:
+    tested = split.samples.part(part.stretch)
+    if weights is None:
+        for pool in part.pools:
+            yield from _limit_members(plan, part, pool, tested, split.samples.x)
+        return
+    groups = [
+        _Group(pool, start, stop, plan, part, tested, split.samples.x)
+        for pool in part.pools
+        for start, stop in pairwise((0, *(one.count for one in pool.sets)))
+    ]
+    _resample(groups, weights, part.stretch.start, resampling_scale(plan.null, part.n))
+    for pool in part.pools:
+        mine = [group for group in groups if group.pool is pool]
+        for count, one in enumerate(pool.sets, start=1):
+            for multiple in plan.multiples:
+                yield _joined(one.name, mine[:count], multiple, part.name)
+
+
+class _Group:
+    """Consecutive slices of a pool, which its sets share, loaded into an engine."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        start: int,
+        stop: int,
+        plan: Plan,
+        part: Part,
+        tested: Any,
+        everything: Array,
+    ) -> None:
+        self.pool, self.start, self.stop = pool, start, stop
+        self.multiples = plan.multiples
+        slices = pool.slices[start:stop]
+        y, s, a, self.h = _project(tested.x, tested.scores, everything, slices, plan.kernel)
+        self.pairs = plan.engine(
+            plan.kernel.code,
+            *(y, s, a, self.h),
+            source=Source(tested.x, tested.scores, slices.r, slices.g),
+            n_resamples=plan.n_resamples,
+            multiples=plan.multiples,
+            signs=plan.null == "wild",
+        )
+        self.sums: dict[float, Array] = {}
+        self.replicates: dict[float, list[Array]] = {multiple: [] for multiple in plan.multiples}
+
+    def add(self, batch: Array, first: int, scale: float) -> None:
+        """Meet a batch of weights, whose columns for this part begin at `first`."""
+        results = self.pairs.sums_and_replicates_at(self.multiples, batch, first)
+        for multiple, (total, values) in zip(self.multiples, results, strict=True):
+            self.sums[multiple] = total
+            self.replicates[multiple].append(scale * values)
+
+    def statistics(self, multiple: float) -> Array:
+        """U-statistic of each slice."""
+        return check_statistic(pair_statistic(self.pairs, self.sums[multiple], "u"))
+
+
+def _resample(groups: Sequence[_Group], weights: Weights, first: int, scale: float) -> None:
+    """All replicates of all groups; weights are drawn once for each place they are drawn at."""
+    for draw in {group.pairs.draw for group in groups}:
         for batch in weights.batches(draw):
-            for key, (pairs, _) in loaded.items():
-                if pairs.draw is draw:
-                    results = pairs.sums_and_replicates_at(multiples, batch, part.start)
-                    for multiple, (total, values) in zip(multiples, results, strict=True):
-                        sums[key, multiple] = total
-                        replicates[key, multiple].append(scale * values)
-    done = {}
-    for key, (pairs, h) in loaded.items():
-        for multiple in multiples:
-            statistics = check_statistic(pair_statistic(pairs, sums[key, multiple], "u"))
-            done[key, multiple] = (
-                statistics,
+            for group in groups:
+                if group.pairs.draw is draw:
+                    group.add(batch, first, scale)
+
+
+def _joined(name: str, groups: Sequence[_Group], multiple: float, part: str) -> Evaluation:
+    """The set of slices that these groups of a pool make up."""
+    pool = groups[0].pool
+    return Evaluation(
+        name,
+        pool.kind,
+        multiple,
+        part,
+        pool.slices[: groups[-1].stop],
+        np.concatenate([group.statistics(multiple) for group in groups]),
+        np.concatenate([multiple * group.h for group in groups]),
+        " and ".join(group.pairs.name for group in groups),
+        replicates=sum(np.concatenate(group.replicates[multiple]) for group in groups),
+    )
+
+
+def _limit_members(
+    plan: Plan, part: Part, pool: Pool, tested: Any, everything: Array
+) -> Iterator[Evaluation]:
+    """Members with their limit distribution, which belongs to a whole set: nothing is shared."""
+    for one in pool.sets:
+        slices = pool.slices[: one.count]
+        y, s, a, h = _project(tested.x, tested.scores, everything, slices, plan.kernel)
+        source = Source(tested.x, tested.scores, slices.r, slices.g)
+        for multiple in plan.multiples:
+            pairs = plan.engine(
+                plan.kernel.code, y, s, a, multiple * h, source=source, spectral=True
+            )
+            yield Evaluation(
+                one.name,
+                pool.kind,
+                multiple,
+                part.name,
+                slices,
+                check_statistic(pair_statistic(pairs, pairs.sums(), "u")),
                 multiple * h,
-                np.concatenate(replicates[key, multiple]),
                 pairs.name,
+                chi2_weights=limit_law(pairs.spectrum(), pairs.n),
             )
-    evaluated = []
-    for some in part.sets:
-        whole = _joined(some.parts)
-        for multiple in multiples:
-            statistics, bandwidths, nulls, engines = zip(
-                *(done[id(group), multiple] for group in some.parts), strict=True
-            )
-            values, widths = np.concatenate(statistics), np.concatenate(bandwidths)
-            names = " and ".join(engines)
-            evaluated.append(
-                Evaluated(
-                    some.name,
-                    some.kind,
-                    multiple,
-                    part.name,
-                    whole,
-                    values,
-                    widths,
-                    names,
-                    replicates=sum(nulls),
-                )
-            )
-    return evaluated
 
 
-def _evaluate_spectra(part, multiples, x, scores, everything, kernel, engine):
-    """The same with the limit law, whose spectrum belongs to a whole set: there is nothing to share."""
-    evaluated = []
-    for some in part.sets:
-        whole = _joined(some.parts)
-        y, s, a, h = _project(x, scores, everything, whole, kernel)
-        for multiple in multiples:
-            pairs = engine(
-                kernel.code,
-                y,
-                s,
-                a,
-                multiple * h,
-                source=Source(x, scores, whole.r, whole.g),
-                spectral=True,
-            )
-            statistics = check_statistic(pair_statistic(pairs, pairs.sums(), "u"))
-            evaluated.append(
-                Evaluated(
-                    some.name,
-                    some.kind,
-                    multiple,
-                    part.name,
-                    whole,
-                    statistics,
-                    multiple * h,
-                    pairs.name,
-                    spectrum=limit_law(pairs.spectrum(), pairs.n),
-                )
-            )
-    return evaluated
+def _project(
+    x: Array, scores: Array, everything: Array, slices: Slices, kernel: Kernel
+) -> tuple[Array, Array, Array, Array]:
+    """Projections of a part of the samples, and bandwidths.
 
-
-def _project(x, scores, everything, slices, kernel):
-    """Projections of a part of the samples; along a slice where the part is flat the bandwidth is the deviation of all samples."""
+    Along a slice where the part does not vary, the bandwidth is the deviation of all samples.
+    """
     try:
         return project(x, scores, slices, kernel)
     except FlatProjection:
@@ -173,23 +238,19 @@ def _project(x, scores, everything, slices, kernel):
         return project(x, scores, slices, type(kernel)(h))
 
 
-def evaluate_pairs(name, pairs, h, null, weights, multiple=1.0):
+def evaluate_pairs(
+    name: str, pairs: Any, h: float, null: str, weights: Weights | None, multiple: float = 1.0
+) -> Evaluation:
     """A statistic of all samples without slices, from its terms of pairs."""
-    if null == "spectral":
-        sums, law = pairs.sums(), dict(spectrum=limit_law(pairs.spectrum(), pairs.n))
+    nulls: dict[str, Array]
+    if weights is None:
+        sums, nulls = pairs.sums(), {"chi2_weights": limit_law(pairs.spectrum(), pairs.n)}
     else:
         results = [pairs.sums_and_replicates(batch) for batch in weights.batches()]
         sums, replicates = results[0][0], np.concatenate([values for _, values in results])
-        law = dict(replicates=resampling_scale(null, pairs.n) * replicates)
+        nulls = {"replicates": resampling_scale(null, pairs.n) * replicates}
     statistics = check_statistic(pair_statistic(pairs, sums, "u"))
-    return Evaluated(
-        name, name, multiple, "all", None, statistics, np.array([h]), pairs.name, **law
-    )
-
-
-def _joined(groups):
-    return (
-        groups[0]
-        if len(groups) == 1
-        else Slices(*(np.concatenate([getattr(group, name) for group in groups]) for name in "rg"))
+    bandwidths = np.array([h])
+    return Evaluation(
+        name, name, multiple, "all", None, statistics, bandwidths, pairs.name, **nulls
     )

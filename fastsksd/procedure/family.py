@@ -1,11 +1,17 @@
-"""The standard family of slice sets, and the user's own sets."""
+"""Which slices a test looks along: pools of slices, and the nested sets of them that are members.
 
-from collections.abc import Mapping
-from itertools import pairwise
+The standard family has a pool of the coordinate basis and, from training samples, two pools of
+active slices: with g = r and with active g. Their sets are the top 1, 3, 10 and all slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
+from .._typing import SlicesLike
 from ..slices import Slices, as_slices
 
 TOP = (1, 3, 10)
@@ -14,55 +20,71 @@ _G = ("g = r", "active g")
 
 
 class SliceSet(NamedTuple):
-    """A set of slices, in parts that other sets may share."""
+    """A set of slices: the first `count` of a pool."""
 
     name: str
-    kind: str
-    parts: list
+    count: int
 
 
-def named_set(name, slices):
-    """A set in one part, of a kind of its own."""
-    return SliceSet(name, f"set {name}", [slices])
+class Pool(NamedTuple):
+    """Slices, most important first, and the nested sets of them that are tested.
 
+    Sets of a pool share their slices: the top 3 are the top 1 and two more. What sets have in
+    common is computed once.
 
-def fixed_sets(d, extra=None):
-    """The sets of the standard family that need no training: the coordinate basis, and those the user adds."""
-    added = [] if extra is None else check_sets("extra_slices", extra, d)
-    reserved = {
-        "coordinates",
-        *(f"{size} active r, {g}" for size in (*(f"top {top}" for top in TOP), "all") for g in _G),
-    }
-    for added_set in added:
-        if added_set.name in reserved:
-            raise ValueError(
-                f"`extra_slices` has a set named {added_set.name!r}, which is a name of the standard family."
-            )
-    return [named_set("coordinates", Slices(np.eye(d), np.eye(d))), *added]
-
-
-def active_sets(found):
-    """The active sets of the standard family, for slices `found` (as many as there are, most important first).
-
-    Sets share their parts: the top 3 are the top 1 and two more, so what they have in common is computed once.
+    Attributes
+    ----------
+    kind : str
+        Pools of different kinds get equal weight in a family.
+    slices : Slices
+    sets : tuple of SliceSet
+        In increasing size; the last one is the whole pool.
     """
+
+    kind: str
+    slices: Slices
+    sets: tuple[SliceSet, ...]
+
+
+def named_pool(name: str, slices: Slices) -> Pool:
+    """A pool of one set, of a kind of its own."""
+    return Pool(f"set {name}", slices, (SliceSet(name, len(slices)),))
+
+
+def fixed_pools(d: int, extra: Mapping[str, SlicesLike] | None = None) -> tuple[Pool, ...]:
+    """The pools of the standard family that need no training: the coordinates and the user's."""
+    added = () if extra is None else check_pools("extra_slices", extra, d)
+    sizes = (*(f"top {top}" for top in TOP), "all")
+    reserved = {"coordinates", *(f"{size} active r, {g}" for size in sizes for g in _G)}
+    for pool in added:
+        if pool.sets[0].name in reserved:
+            raise ValueError(
+                f"`extra_slices` has a set named {pool.sets[0].name!r}, which is a name of the "
+                "standard family."
+            )
+    return (named_pool("coordinates", Slices(np.eye(d), np.eye(d))), *added)
+
+
+def active_pools(found: Slices) -> tuple[Pool, ...]:
+    """The pools of active slices of the standard family, from all slices found."""
     m = len(found)
-    edges = [0, *(top for top in TOP if top < m), m]
-    sets = []
-    for title, g in zip(_G, (found.r, found.g), strict=True):
-        parts = [Slices(found.r[a:b], g[a:b]) for a, b in pairwise(edges)]
-        for count in range(1, len(parts) + 1):
-            size = "all" if edges[count] == m else f"top {edges[count]}"
-            sets.append(SliceSet(f"{size} active r, {title}", title, parts[:count]))
-    return sets
+    counts = (*(top for top in TOP if top < m), m)
+    pools = []
+    for kind, slices in zip(_G, (Slices(found.r, found.r, found.r_values), found), strict=True):
+        sizes = [(f"top {count}" if count < m else "all", count) for count in counts]
+        sets = tuple(SliceSet(f"{size} active r, {kind}", count) for size, count in sizes)
+        pools.append(Pool(kind, slices, sets))
+    return tuple(pools)
 
 
-def check_sets(argument, sets, d):
-    """Named sets of slices, from a mapping or a sequence of pairs."""
+def check_pools(
+    argument: str, sets: Mapping[str, SlicesLike] | Iterable[tuple[str, SlicesLike]], d: int
+) -> tuple[Pool, ...]:
+    """Named sets of slices as pools, from a mapping or a sequence of pairs."""
     pairs = list(sets.items() if isinstance(sets, Mapping) else sets)
     if not pairs:
         raise ValueError(f"`{argument}` holds no set of slices; leave it out or give at least one.")
-    checked = {}
+    checked: dict[str, Slices] = {}
     for pair in pairs:
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
             raise TypeError(
@@ -75,4 +97,4 @@ def check_sets(argument, sets, d):
             checked[name] = as_slices(slices, d)
         except (TypeError, ValueError) as error:
             raise type(error)(f"`{argument}`, set {name!r}: {error}") from None
-    return [named_set(name, slices) for name, slices in checked.items()]
+    return tuple(named_pool(name, slices) for name, slices in checked.items())

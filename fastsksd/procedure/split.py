@@ -1,17 +1,23 @@
-"""Which samples find slices and which test them: a split, separate training samples, or cross-fitting.
+"""Which samples find slices and which test them: a split, separate samples, or cross-fitting.
 
-With cross-fitting every sample is used twice: slices found on either half are tested on the other. The statistics of the halves are
-not added: under the null they depend on each other (both halves look along the same accidental directions), and the sum varies more
-than its replicates say. They are members of one family instead. The smallest p-value is calibrated as if the halves were
-independent, each at a level a with ``1 - (1 - a)^2 = alpha``; whatever the dependence, the union bound then holds the level at ``2 a``,
-which is 0.0506 for alpha = 0.05.
+With cross-fitting every sample is used twice: slices found on either half are tested on the other.
+The statistics of the halves are not added. Under the null they depend on each other (both halves
+look along the same accidental directions), and the sum varies more than its replicates say. They
+are members of one family instead. The smallest p-value is calibrated as if the halves were
+independent, each at a level a with ``1 - (1 - a)^2 = alpha``. Whatever the dependence, the union
+bound then holds the level at ``2 a``, which is 0.0506 for alpha = 0.05.
 """
+
+from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
 
+from .._typing import Array, Score
 from .._validate import check_number, check_samples, evaluate_score, score_is_array
+from .family import Pool
+from .plan import Plan, is_cross
 
 
 class Samples(NamedTuple):
@@ -25,67 +31,139 @@ class Samples(NamedTuple):
     rows : (n,) array of int
     """
 
-    x: np.ndarray
-    scores: np.ndarray | None
+    x: Array
+    scores: Array | None
     rows: np.ndarray
 
+    def part(self, stretch: slice) -> Samples:
+        """A stretch of the samples."""
+        scores = None if self.scores is None else self.scores[stretch]
+        return Samples(self.x[stretch], scores, self.rows[stretch])
 
-class Fold(NamedTuple):
-    """Training samples with their scores, and the stretch of samples that their slices are tested on."""
+
+class Part(NamedTuple):
+    """A stretch of the samples that is tested, and what its slices are found on.
+
+    Attributes
+    ----------
+    name : str
+        "all", "held out", "half 1" or "half 2".
+    stretch : slice
+        Of the samples of the `Split`.
+    training : Samples or None
+        None where nothing is searched for.
+    pools : tuple of Pool
+        The slices; `search` fills in those that are found.
+    """
 
     name: str
-    x: np.ndarray
-    scores: np.ndarray
-    start: int
-    stop: int
+    stretch: slice
+    training: Samples | None = None
+    pools: tuple[Pool, ...] = ()
+
+    @property
+    def n(self) -> int:
+        """Number of samples that are tested."""
+        return int(self.stretch.stop - self.stretch.start)
 
 
-def is_cross(train):
-    return isinstance(train, str) and train == "cross"
+class Split(NamedTuple):
+    """Samples in such an order that each part is one stretch, the parts, and the model."""
+
+    samples: Samples
+    parts: tuple[Part, ...]
+    score: Score
+
+    @property
+    def n_test(self) -> int:
+        """Samples that searched slices are tested on; all of them where nothing is searched for."""
+        return sum(part.n for part in [part for part in self.parts if part.training] or self.parts)
+
+    @property
+    def n_train(self) -> int:
+        """Samples that slices or locations were found on."""
+        return sum(part.training.x.shape[0] for part in self.parts if part.training)
+
+    def arrays(self) -> list[Array]:
+        """All samples and scores, for a session on a device."""
+        records = [self.samples, *(part.training for part in self.parts if part.training)]
+        return [array for one in records for array in (one.x, one.scores) if array is not None]
 
 
-def make_folds(x, score, train, in_order, rng):
-    """The samples, ordered so that each fold tests one stretch of them, their scores, the folds, and where the samples were before.
+def make_split(plan: Plan, x: Array, score: Score) -> Split:
+    """Split the samples as the plan says.
 
-    Chosen at random, or for samples `in_order` the first stretch.
+    Training samples are chosen at random; for samples in their order (a chain) they are the first
+    stretch.
     """
-    n, d = x.shape
+    n = x.shape[0]
+    if not plan.needs_score:
+        return Split(Samples(x, None, np.arange(n)), (Part("all", slice(0, n)),), score)
+    fixed = (Part("all", slice(0, n), pools=plan.fixed),) if plan.fixed else ()
+    train = plan.train
     if train is None:
-        return x, evaluate_score(score, x), [], np.arange(n)
+        samples = Samples(x, evaluate_score(score, x), np.arange(n))
+        return Split(samples, fixed or (Part("all", slice(0, n)),), score)
     if np.ndim(train) > 0:
-        training = check_samples(train, "train", min_rows=2, d=d)
-        if score_is_array(score):
-            raise ValueError(
-                "`score` must be a callable or a model when `train` holds separate samples: an array covers `x` only."
-            )
-        held_out = Fold("held out", training, evaluate_score(score, training), 0, n)
-        return x, evaluate_score(score, x), [held_out], np.arange(n)
+        samples, found_on = _separate(x, score, train)
+        parts = (Part("held out", slice(0, n), _capped(found_on, plan)),)
+        return Split(samples, fixed + parts, score)
     n_train = n // 2 if is_cross(train) else _count_of(train, n)
     if n_train < 2 or n - n_train < 2:
         raise ValueError(
-            f"`train`={train!r} splits {n} samples into {n_train} for training and {n - n_train} for the test; both need at "
-            "least 2. Give more samples, another `train`, or fixed `slices`."
+            f"`train`={train!r} splits {n} samples into {n_train} for training and {n - n_train} "
+            "for the test; both need at least 2. Give more samples, another `train`, or fixed "
+            "`slices`."
         )
-    order = np.arange(n) if in_order else rng.permutation(n)
+    order = np.arange(n) if plan.in_order else plan.rng.permutation(n)
     order = np.concatenate([np.sort(order[:n_train]), np.sort(order[n_train:])])
-    x, scores = x[order], evaluate_score(score, x)[order]
-    head, tail = (x[:n_train], scores[:n_train]), (x[n_train:], scores[n_train:])
-    if not is_cross(train):
-        return x, scores, [Fold("held out", *head, n_train, n)], order
-    return x, scores, [Fold("half 1", *tail, 0, n_train), Fold("half 2", *head, n_train, n)], order
+    samples = Samples(x[order], evaluate_score(score, x)[order], order)
+    head, tail = slice(0, n_train), slice(n_train, n)
+    if is_cross(train):
+        folds = (("half 1", head, tail), ("half 2", tail, head))
+    else:
+        folds = (("held out", tail, head),)
+    parts = tuple(
+        Part(name, tested, _capped(samples.part(found_on), plan))
+        for name, tested, found_on in folds
+    )
+    return Split(samples, fixed + parts, score)
 
 
-def _count_of(train, n):
+def _separate(x: Array, score: Score, train: Array) -> tuple[Samples, Samples]:
+    """The samples, and separate training samples."""
+    training = check_samples(train, "train", min_rows=2, d=x.shape[1])
+    if score_is_array(score):
+        raise ValueError(
+            "`score` must be a callable or a model when `train` holds separate samples: an array "
+            "covers `x` only."
+        )
+    found_on = Samples(training, evaluate_score(score, training), np.arange(training.shape[0]))
+    return Samples(x, evaluate_score(score, x), np.arange(x.shape[0])), found_on
+
+
+def _capped(training: Samples, plan: Plan) -> Samples:
+    """At most as many training samples as the plan allows, spread evenly."""
+    n = training.x.shape[0]
+    if plan.most_training is None or n <= plan.most_training:
+        return training
+    rows = np.linspace(0, n - 1, plan.most_training).astype(int)
+    scores = None if training.scores is None else training.scores[rows]
+    return Samples(training.x[rows], scores, training.rows[rows])
+
+
+def _count_of(train: object, n: int) -> int:
     """Number of training samples from a fraction or a count."""
     if isinstance(train, (bool, np.bool_, str)):
         raise TypeError(
-            f"`train` must be a fraction, a count, an array of samples or 'cross'; got {type(train).__name__} {train!r}."
+            "`train` must be a fraction, a count, an array of samples or 'cross'; got "
+            f"{type(train).__name__} {train!r}."
         )
     if isinstance(train, (int, np.integer)):
         return int(train)
-    share = check_number("train", train, 0.0, strict=True)
-    if share >= 1:
+    fraction = check_number("train", train, 0.0, strict=True)
+    if fraction >= 1:
         raise ValueError(
             f"`train` must be a fraction between 0 and 1, or an integer count; got {train}."
         )
-    return round(share * n)
+    return round(fraction * n)

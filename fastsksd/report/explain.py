@@ -34,9 +34,9 @@ from ..engines.multivariate import ksd_pairs
 from ..engines.pairs import statistic as pair_statistic
 from ..kernels import KERNELS
 from ..procedure.combine import step_down
-from ..procedure.split import Samples
 from ..procedure.lags import FACTOR, autocorrelation_time
 from ..procedure.nulls import Weights, resampling_pvalue, resampling_scale
+from ..procedure.split import Samples
 from ..slices import Slices
 from .witness import Witness, moments_of, witness_of
 

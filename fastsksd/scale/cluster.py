@@ -11,8 +11,8 @@ import warnings
 
 from .._validate import check_score, score_is_array
 from ..compute.jit import single_thread
-from ..gof import DOORS
-from .streaming import SOURCES, Chunk, gof_test_elsewhere
+from .chunks import Chunk
+from .streaming import gof_stream
 
 _AHEAD = 3  # tasks handed out per thread of the workers
 _RETRIES = 3
@@ -210,5 +210,19 @@ def _merged(parts):
     return total
 
 
-SOURCES["dask"] = DaskRows
-DOORS["dask"] = gof_test_elsewhere
+def gof_test_of_dask(x, score, options):
+    """`gof_test` of a Dask array: what applies goes to `gof_stream`, anything else is an error."""
+    allowed = {"null": ("spectral",), "engine": ("auto", "fourier"), "method": ("sksd",)}
+    for name, choices in allowed.items():
+        value = getattr(options, name)
+        if not isinstance(value, str) or value not in choices:
+            listing = " or ".join(map(repr, choices))
+            raise ValueError(
+                f"`{name}` must be {listing} for samples that are not in memory; got {value!r}."
+            )
+    offered = set(gof_stream.__kwdefaults__)
+    options.refuse_unused(
+        offered | allowed.keys(),
+        "`{name}` does not apply to samples that are not in memory; leave it out.",
+    )
+    return gof_stream(x, score, **{name: getattr(options, name) for name in sorted(offered)})

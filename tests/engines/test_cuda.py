@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import fastsksd as fs
-from fastsksd import engines
-from fastsksd.cli import main as cli
+from fastsksd import cli, engines
 from fastsksd.compute.pointwise import kernel_derivatives, stein_term
 from fastsksd.engines import cuda as door
 

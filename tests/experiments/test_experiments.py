@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import fastsksd as fs
-from fastsksd import learning, models
-from fastsksd.cli import main as cli
+from fastsksd import cli, learning, models
 from fastsksd.experiments import (
     benchmark_gof,
     ica,

@@ -5,9 +5,10 @@ import pytest
 from scipy import stats
 
 import fastsksd as fs
-from fastsksd import gof, models
-from fastsksd.procedure.combine import _laws_of_the_others, _log10_tail, combine, shares_of
-from fastsksd.procedure.family import active_sets
+from fastsksd import models
+from fastsksd.procedure import plan, search
+from fastsksd.procedure.combine import _fits_to_the_others, _neg_log10_tail, combine, member_weights
+from fastsksd.procedure.family import active_pools
 
 X = np.random.default_rng(0).standard_normal((80, 4))
 TWO = {"first": fs.Slices(np.eye(4)[:1], np.eye(4)[:1]), "second": fs.random_slices(4, 2, rng=0)}
@@ -18,20 +19,20 @@ def test_tail_of_the_three_moment_law():
     law = (df, np.sqrt(2 * df), df)  # mean, deviation and degrees of freedom of a plain chi-square
     values = np.array([0.1, 1.0, 5.0, 20.0, 100.0, 1000.0])
     np.testing.assert_allclose(
-        _log10_tail(law, values), -stats.chi2.logsf(values, df) / np.log(10), rtol=1e-3
+        _neg_log10_tail(law, values), -stats.chi2.logsf(values, df) / np.log(10), rtol=1e-3
     )
     # Beyond what doubles hold: sf(x) = sqrt(2x/pi) exp(-x/2) (1 + 1/x + ...) for three degrees of freedom.
     far = (4000.0 / 2 - 0.5 * np.log(8000.0 / np.pi)) / np.log(10)
-    np.testing.assert_allclose(_log10_tail(law, np.array([4000.0])), far, rtol=1e-5)
-    assert np.all(np.isfinite(_log10_tail(law, np.array([-1e9, 1e9]))))
+    np.testing.assert_allclose(_neg_log10_tail(law, np.array([4000.0])), far, rtol=1e-5)
+    assert np.all(np.isfinite(_neg_log10_tail(law, np.array([-1e9, 1e9]))))
     np.testing.assert_allclose(
-        _log10_tail((1.0, 2.0, np.inf), 5.0), -stats.norm.logsf(2.0) / np.log(10), rtol=1e-12
+        _neg_log10_tail((1.0, 2.0, np.inf), 5.0), -stats.norm.logsf(2.0) / np.log(10), rtol=1e-12
     )
 
 
 def test_fit_recovers_a_weighted_chi_square():
     z = np.random.default_rng(0).standard_normal((200_000, 5))
-    mean, deviation, df = _laws_of_the_others(0.3 * (z**2 - 1).sum(axis=1) + 2.0)
+    mean, deviation, df = _fits_to_the_others(0.3 * (z**2 - 1).sum(axis=1) + 2.0)
     np.testing.assert_allclose(
         [mean[-1], deviation[-1], df[-1]], [2.0, 0.3 * np.sqrt(10), 5.0], rtol=0.05
     )
@@ -40,7 +41,7 @@ def test_fit_recovers_a_weighted_chi_square():
 @pytest.mark.parametrize("outlier", [0.0, 1e3, 1e12])
 def test_each_value_is_judged_by_the_law_of_the_others(outlier):
     values = np.append(np.random.default_rng(0).chisquare(2, 40), outlier)
-    mean, deviation, df = _laws_of_the_others(values)
+    mean, deviation, df = _fits_to_the_others(values)
     for k in (0, 20, 40):
         others = np.delete(values, k)
         np.testing.assert_allclose(
@@ -82,9 +83,9 @@ def test_equal_members_cost_nothing_and_many_cost_something():
 
 def test_kinds_share_the_level_equally():
     kinds = ["a", "b", "b", "b", "c", "c"]
-    shares = shares_of(kinds)
+    shares = member_weights(kinds)
     np.testing.assert_allclose(shares, [2, 2 / 3, 2 / 3, 2 / 3, 1, 1])
-    np.testing.assert_allclose(shares_of(["a", "b"]), 1.0)
+    np.testing.assert_allclose(member_weights(["a", "b"]), 1.0)
     rng = np.random.default_rng(3)
     replicates, statistics = rng.chisquare(1, (6, 4999)), np.full(6, 7.0)
     weighted = combine(statistics, replicates, shares)
@@ -105,7 +106,9 @@ def test_combination_is_calibrated_for_members_of_different_shape():
             [z[:, 0] ** 2, (z[:, :3] ** 2).sum(axis=1), 0.1 * (z**2).sum(axis=1), -(z[:, 1] ** 2)]
         )
         pvalues.append(
-            combine(members[:, 0].copy(), members[:, 1:].copy(), shares_of([1, 1, 1, 2])).pvalue
+            combine(
+                members[:, 0].copy(), members[:, 1:].copy(), member_weights([1, 1, 1, 2])
+            ).pvalue
         )
     assert stats.kstest(np.array(pvalues) - rng.uniform(0, 1 / 200, 600), "uniform").pvalue > 1e-3
 
@@ -184,10 +187,11 @@ def test_members_are_the_single_tests():
 
 def test_nested_sets_share_their_parts():
     found = fs.active_slices(X, -X)
-    sets = {some.name: some.parts for some in active_sets(found)}
-    assert sets["top 3 active r, g = r"][0] is sets["top 1 active r, g = r"][0]
-    whole = np.concatenate([part.r for part in sets["all active r, active g"]])
-    assert np.array_equal(whole, found.r)
+    same, active = active_pools(found)
+    sizes = [(one.name, one.count) for one in same.sets]
+    assert sizes[:2] == [("top 1 active r, g = r", 1), ("top 3 active r, g = r", 3)]
+    assert sizes[-1] == ("all active r, g = r", len(found))
+    assert np.array_equal(same.slices.g, found.r) and active.slices is found
 
 
 def test_extra_sets_join_the_family():
@@ -226,19 +230,18 @@ def test_a_column_that_varies_in_one_half_only():
     x = np.random.default_rng(0).standard_normal((60, 3))
     x[:, 2] = 0
     x[:3, 2] = [1, -1, 0.5]
-    for null in ("wild", "spectral"):
+    for options in (dict(n_resamples=19), dict(null="spectral")):
         assert all(
-            0 < fs.gof_test(x, np.negative, null=null, n_resamples=19, rng=seed).pvalue <= 1
-            for seed in range(8)
+            0 < fs.gof_test(x, np.negative, rng=seed, **options).pvalue <= 1 for seed in range(8)
         )
 
 
 def test_slices_are_found_on_a_bounded_number_of_samples(monkeypatch):
-    monkeypatch.setattr(gof, "MOST_TRAINING", 50)
+    monkeypatch.setattr(plan, "MOST_TRAINING", 50)
     seen = []
-    original = gof.score_difference
+    original = search.score_difference
     monkeypatch.setattr(
-        gof,
+        search,
         "score_difference",
         lambda x, *rest, **more: seen.append(len(x)) or original(x, *rest, **more),
     )
@@ -275,7 +278,7 @@ BAD = {
     "extra without a family": (
         dict(n_slices=1, extra_slices=TWO),
         ValueError,
-        "`extra_slices` are added to the default family",
+        "`extra_slices` is for a family of slice sets",
     ),
     "multiples of zero": (dict(multiples=[0.0]), ValueError, "`multiples` must be positive"),
     "no multiples": (dict(multiples=[]), ValueError, "`multiples`"),

@@ -254,7 +254,7 @@ def test_two_batches_do_not_share_a_checkpoint(tmp_path):
 
 def test_a_killed_process_lets_go_of_its_journal(tmp_path):
     path = tmp_path / "new" / "batch.jsonl"
-    code = "import sys, time, pathlib; from fastsksd import journal; f = journal.hold(pathlib.Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
+    code = "import sys, time, pathlib; from fastsksd.scale import journal; f = journal.hold(pathlib.Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True
     )

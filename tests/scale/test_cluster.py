@@ -244,7 +244,7 @@ def test_zarr_and_hdf5_are_read_in_blocks(tmp_path, whole):
 
 def test_reproduce_on_a_cluster(client, tmp_path, capsys):
     """A study on the workers of a scheduler, reached by its address, gives the rows that one process gives."""
-    from fastsksd.cli import main as cli
+    from fastsksd import cli
     from fastsksd.experiments import run
 
     address = client.scheduler.address
@@ -269,7 +269,7 @@ def test_reproduce_on_a_cluster(client, tmp_path, capsys):
 
 
 def test_reproduce_without_a_scheduler(tmp_path, capsys, monkeypatch):
-    from fastsksd.cli import main as cli
+    from fastsksd import cli
     from fastsksd.scale import cluster
 
     monkeypatch.setattr(cluster, "_PATIENCE", 1)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import fastsksd as fs
 from fastsksd.compute.projections import project
 from fastsksd.engines import DirectEngine
-from fastsksd.scale import streaming
+from fastsksd.scale import accumulator
 
 SLICES = fs.random_slices(3, 2, rng=1)
 
@@ -95,17 +95,17 @@ def test_a_chunk_counts_when_it_is_whole():
     before = total.statistics
     with pytest.raises(ValueError, match="`score` raised RuntimeError"):
         total.add(x, lambda x: (_ for _ in ()).throw(RuntimeError("no")))
-    original = streaming.feature_block
+    original = accumulator.feature_block
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    streaming.feature_block = interrupted
+    accumulator.feature_block = interrupted
     try:
         with pytest.raises(KeyboardInterrupt):
             total.add(x, score)
     finally:
-        streaming.feature_block = original
+        accumulator.feature_block = original
     assert total.n == 200 and np.array_equal(total.statistics, before)
 
 
@@ -114,7 +114,7 @@ def test_an_interrupt_while_sums_are_joined_leaves_them(monkeypatch):
     total = fs.Accumulator(SLICES, x).add(x, score)
     before, moments = total.statistics, {key: value.copy() for key, value in total._moments.items()}
     part = total.empty().add(x[:50], score)
-    original, calls = streaming._accumulate, []
+    original, calls = accumulator._accumulate, []
 
     def interrupted(*arguments):
         calls.append(arguments)
@@ -122,7 +122,7 @@ def test_an_interrupt_while_sums_are_joined_leaves_them(monkeypatch):
             raise KeyboardInterrupt
         original(*arguments)
 
-    monkeypatch.setattr(streaming, "_accumulate", interrupted)
+    monkeypatch.setattr(accumulator, "_accumulate", interrupted)
     with pytest.raises(KeyboardInterrupt):
         total.merge(part)
     monkeypatch.undo()
@@ -207,7 +207,7 @@ class OnDisk:
     ("stored", "rows"), [(None, 100), ((30, 3), 90), ((64, 3), 64), ((500, 3), 100)]
 )
 def test_arrays_on_disk_are_read_in_blocks(stored, rows, monkeypatch):
-    monkeypatch.setattr(streaming, "_READ_BYTES", 100 * 3 * 8)
+    monkeypatch.setattr("fastsksd.scale.chunks._READ_BYTES", 100 * 3 * 8)
     x = samples("normal", 1000, 4)
     array, values = OnDisk(x, stored), OnDisk(-x)
     result = fs.gof_stream(array, values, slices=SLICES)
@@ -352,7 +352,7 @@ def test_cells_of_few_samples_take_few_rows():
 
 
 def test_a_law_of_too_many_cells_is_refused(monkeypatch):
-    monkeypatch.setattr(streaming, "_MOST_FEATURES", 40)
+    monkeypatch.setattr(accumulator, "_MOST_FEATURES", 40)
     x = np.random.default_rng(0).standard_cauchy((400, 1))
     total = fs.Accumulator(fs.Slices(np.eye(1), np.eye(1)), x).add(x, -x)
     with pytest.raises(ValueError, match="tails are heavy"):

@@ -1,0 +1,368 @@
+"""From options to a plan: which test it is, and that every option given has a use in it.
+
+A test is one of four:
+
+given slices   directions chosen beforehand, one set or several named ones; nothing is searched for
+one set        slices searched for on training samples, tested on the others
+the family     the standard family of slice sets, cross-fitted: the default
+a baseline     a test without slices, see `fastsksd.baselines`
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from .._typing import Array, Rng
+from .._validate import check_choice, check_integer, check_number, check_positive_vector, check_rng
+from ..engines import TOLERANCE, choose_engine
+from ..kernels import Kernel, as_kernel
+from ..refine import OPTIONS as REFINE_OPTIONS
+from ..score_difference import ESTIMATORS
+from ..slices import as_slices, check_basis
+from .family import MULTIPLES, Pool, check_pools, fixed_pools, named_pool
+from .nulls import NULLS
+
+MOST_TRAINING = 5000  # samples that slices are found on by default: the cost is quadratic
+
+_COMMON = {"kernel", "null", "lag", "n_resamples", "engine", "tol", "method", "rng"}
+_SEARCH = {"estimator", "score_q", "debias", "train"}
+
+
+@dataclass(frozen=True, eq=False)
+class Options:
+    """What a user may choose, with the defaults of `gof_test`."""
+
+    slices: Any = None
+    n_slices: int | None = None
+    basis: Any = None
+    estimator: Any = "ke"
+    score_q: Any = None
+    debias: bool = True
+    refine: int | Mapping[str, Any] = 0
+    extra_slices: Any = None
+    multiples: Any = MULTIPLES
+    train: Any = None
+    kernel: Any = "rbf"
+    null: str | None = None
+    lag: float | str = 1
+    n_resamples: int = 1000
+    engine: str = "auto"
+    tol: float = TOLERANCE
+    method: Any = "sksd"
+    rng: Rng = None
+
+    def given(self) -> list[str]:
+        """Names of the options that differ from their defaults."""
+        fields = dataclasses.fields(self)
+        return [one.name for one in fields if _differs(getattr(self, one.name), one.default)]
+
+    def refuse_unused(self, used: set[str], reason: str) -> None:
+        """Raise an error that names the first option given that is not `used`.
+
+        `reason` says why; it is formatted with the option's name.
+        """
+        unused = [name for name in self.given() if name not in used]
+        if unused:
+            raise ValueError(reason.format(name=unused[0]))
+
+
+class TestWithoutSlices(Protocol):
+    """A baseline as a plan sees it; see `fastsksd.baselines.base.Baseline`."""
+
+    name: str
+    nulls: tuple[str, ...]
+    is_family: bool
+    needs_score: bool
+    has_kernel: bool
+
+    @property
+    def trained(self) -> bool:
+        """Whether part of the samples is set apart for training."""
+        ...
+
+    def search(self, plan: Plan, split: Any) -> Any:
+        """What is found before the test."""
+        ...
+
+    def evaluate(self, plan: Plan, found: Any) -> Any:
+        """The members of the test."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """How slices are found on training samples.
+
+    Attributes
+    ----------
+    standard : bool
+        Whether all active slices are wanted, for the standard family.
+    n_slices, basis, estimator, score_q, debias, engine_name
+        As for `active_slices`.
+    refine : dict
+        Options of `refine_slices`; empty for no refinement.
+    """
+
+    standard: bool
+    n_slices: int | None
+    basis: Array | None
+    estimator: Any
+    score_q: Any
+    debias: bool
+    engine_name: str
+    refine: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a test will do, with all options checked.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    null : str
+    lag : float or None
+        Lag of the wild bootstrap's signs; None if it is to be measured.
+    n_resamples : int
+    engine : callable
+        Loads an engine, see `engines.choose_engine`.
+    rng : numpy.random.Generator
+    fixed : tuple of Pool
+        Slices known beforehand, tested on all samples.
+    search : Search or None
+    train : None, "cross", float, int or array
+        What slices or locations are found on.
+    most_training : int or None
+        Largest number of samples that slices of one part are found on.
+    multiples : tuple of float
+        Multiples of the bandwidth at which each set is tested.
+    is_family : bool
+        Whether members are combined.
+    baseline : TestWithoutSlices or None
+    """
+
+    kernel: Kernel
+    null: str
+    lag: float | None
+    n_resamples: int
+    engine: Any
+    rng: np.random.Generator
+    fixed: tuple[Pool, ...] = ()
+    search: Search | None = None
+    train: Any = None
+    most_training: int | None = None
+    multiples: tuple[float, ...] = (1.0,)
+    is_family: bool = False
+    baseline: TestWithoutSlices | None = None
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the order of the samples counts, as in a Markov chain."""
+        return self.lag is None or self.lag > 1
+
+    @property
+    def needs_score(self) -> bool:
+        """Whether scores at the samples are needed."""
+        return self.baseline is None or self.baseline.needs_score
+
+
+def make_plan(options: Options, baseline: TestWithoutSlices | None, n: int, d: int) -> Plan:
+    """Check all options and turn them into the plan of a test of n samples in d dimensions."""
+    nulls = NULLS if baseline is None else baseline.nulls
+    null = nulls[0] if options.null is None else check_choice("null", options.null, nulls)
+    common = Plan(
+        kernel=as_kernel(options.kernel),
+        null=null,
+        lag=_check_lag(options.lag, null),
+        n_resamples=check_integer("n_resamples", options.n_resamples, 1),
+        engine=choose_engine(options.engine, options.tol),
+        rng=check_rng(options.rng),
+    )
+    if options.engine in ("direct", "cuda32"):
+        reason = f"`{{name}}` is for Fourier series; with engine={options.engine!r} leave it out."
+        options.refuse_unused({one.name for one in dataclasses.fields(options)} - {"tol"}, reason)
+    if baseline is not None:
+        plan = _plan_of_baseline(options, baseline, common, n)
+    elif options.slices is not None:
+        plan = _plan_of_given_slices(options, common, d)
+    elif options.n_slices is None and options.basis is None:
+        plan = _plan_of_family(options, common, d)
+    else:
+        plan = _plan_of_one_set(options, common, n, d)
+    if plan.is_family and baseline is None:
+        if np.ndim(plan.kernel.bandwidth):
+            raise ValueError(
+                "`kernel` must have one bandwidth, or the median, for a family of slice sets."
+            )
+        if null == "spectral" and "n_resamples" in options.given():
+            raise ValueError(
+                "`n_resamples` has no use for a family with null='spectral', which draws no "
+                "replicates; leave it out."
+            )
+    return plan
+
+
+def is_cross(train: object) -> bool:
+    """Whether `train` asks for cross-fitting."""
+    return isinstance(train, str) and train == "cross"
+
+
+def default_train(n: int) -> float | int:
+    """A fifth of the samples, or what the search, at quadratic cost, is given at most."""
+    return 0.2 if n <= 5 * MOST_TRAINING else MOST_TRAINING
+
+
+def check_test_size(n: int) -> None:
+    """A statistic needs pairs of samples."""
+    if n < 2:
+        raise ValueError(f"`x` leaves {n} test samples; at least 2 are needed.")
+
+
+def check_lag_fits(lag: float, n: int) -> None:
+    """Signs with a long memory hardly ever flip."""
+    if lag > 0.5 * n:
+        raise ValueError(
+            f"`lag` must be at most half the number of test samples, {n}: else signs hardly ever "
+            f"flip; got {lag:g}."
+        )
+
+
+def _plan_of_baseline(options: Options, baseline: TestWithoutSlices, common: Plan, n: int) -> Plan:
+    used = {"method", "null", "n_resamples", "rng"}
+    used |= {"kernel"} if baseline.has_kernel else set()
+    used |= {"train"} if baseline.trained else set()
+    used |= {"lag"} if "wild" in baseline.nulls else set()
+    options.refuse_unused(
+        used, f"`{{name}}` does not apply to method={baseline.name!r}; leave it out."
+    )
+    if common.lag is None:
+        raise ValueError(
+            f"`lag`='auto' looks along slices, and method={baseline.name!r} has none; give a number."
+        )
+    train = None
+    if baseline.trained:
+        train = default_train(n) if options.train is None else options.train
+        if is_cross(train):
+            raise ValueError(
+                f"`train`='cross' is for families of slices; method={baseline.name!r} takes a "
+                "fraction, a number or samples."
+            )
+    return dataclasses.replace(common, baseline=baseline, train=train, is_family=baseline.is_family)
+
+
+def _plan_of_given_slices(options: Options, common: Plan, d: int) -> Plan:
+    is_family = isinstance(options.slices, Mapping)
+    options.refuse_unused(
+        _COMMON | {"slices"} | ({"multiples"} if is_family else set()),
+        "`slices` are given, so `{name}` has nothing to choose; leave it out.",
+    )
+    if is_family:
+        pools = check_pools("slices", options.slices, d)
+        multiples = _check_multiples(options.multiples)
+        return dataclasses.replace(common, fixed=pools, multiples=multiples, is_family=True)
+    return dataclasses.replace(common, fixed=(named_pool("given", as_slices(options.slices, d)),))
+
+
+def _plan_of_family(options: Options, common: Plan, d: int) -> Plan:
+    if "refine" in options.given():
+        _check_refine(options.refine)
+        raise ValueError(
+            "`refine` improves slices found on training samples: give `n_slices` or `basis` with it."
+        )
+    used = _COMMON | {"extra_slices", "multiples"}
+    if d == 1:
+        reason = "`x` has one dimension, so `{name}` has no direction to choose; leave it out."
+        options.refuse_unused(used, reason)
+    family = dataclasses.replace(
+        common,
+        fixed=fixed_pools(d, options.extra_slices),
+        multiples=_check_multiples(options.multiples),
+        is_family=True,
+    )
+    if d == 1:
+        return family
+    options.refuse_unused(used | _SEARCH, "`{name}` does not apply to the family; leave it out.")
+    return dataclasses.replace(
+        family,
+        search=_make_search(options, d),
+        train="cross" if options.train is None else options.train,
+        most_training=MOST_TRAINING,
+    )
+
+
+def _plan_of_one_set(options: Options, common: Plan, n: int, d: int) -> Plan:
+    train = default_train(n) if options.train is None else options.train
+    used = _COMMON | _SEARCH | {"n_slices", "basis", "refine"}
+    used |= {"multiples"} if is_cross(train) else set()
+    options.refuse_unused(
+        used, "`{name}` is for a family of slice sets; with `n_slices` or `basis` there is none."
+    )
+    return dataclasses.replace(
+        common,
+        search=_make_search(options, d),
+        train=train,
+        multiples=_check_multiples(options.multiples) if is_cross(train) else (1.0,),
+        is_family=is_cross(train),
+    )
+
+
+def _make_search(options: Options, d: int) -> Search:
+    basis = check_basis(options.basis, options.n_slices, d)
+    check_choice("estimator", options.estimator, ESTIMATORS)
+    return Search(
+        standard=options.n_slices is None and basis is None,
+        n_slices=options.n_slices,
+        basis=basis,
+        estimator=options.estimator,
+        score_q=options.score_q,
+        debias=options.debias,
+        engine_name=options.engine,
+        refine=_check_refine(options.refine),
+    )
+
+
+def _check_lag(lag: float | str, null: str) -> float | None:
+    """The lag, None for "auto"."""
+    value = None if isinstance(lag, str) and lag == "auto" else check_number("lag", lag, 1.0)
+    if null != "wild" and value != 1.0:
+        raise ValueError(
+            "`lag` is for null='wild', whose signs can follow autocorrelated samples; got "
+            f"null={null!r}."
+        )
+    return value
+
+
+def _check_multiples(multiples: object) -> tuple[float, ...]:
+    """Distinct multiples of the bandwidth, in the order given."""
+    values = np.atleast_1d(check_positive_vector("multiples", multiples)).tolist()
+    return tuple(dict.fromkeys(values))
+
+
+def _check_refine(refine: object) -> dict[str, Any]:
+    """Options for `refine_slices`, empty for none, from a number of epochs or a mapping."""
+    if isinstance(refine, Mapping):
+        unknown = [name for name in refine if name not in REFINE_OPTIONS]
+        if unknown:
+            listing = ", ".join(sorted(REFINE_OPTIONS))
+            raise ValueError(f"`refine` may hold {listing}; got {unknown[0]!r}.")
+        return dict(refine)
+    epochs = check_integer("refine", refine, 0)
+    return {"epochs": epochs} if epochs else {}
+
+
+def _differs(value: Any, default: Any) -> bool:
+    """Whether an option has another value than its default."""
+    if value is default:
+        return False
+    if default is None or not np.isscalar(value):
+        return not (
+            isinstance(default, tuple)
+            and isinstance(value, (tuple, list))
+            and tuple(value) == default
+        )
+    return bool(value != default) or isinstance(value, bool) != isinstance(default, bool)

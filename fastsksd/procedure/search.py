@@ -1,0 +1,79 @@
+"""Slices from training samples (Algorithm 1), for each part that has some."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..kernels import Kernel
+from ..refine import refine_slices
+from ..score_difference import score_difference
+from ..slices import Slices, find_slices
+from .family import active_pools, named_pool
+from .plan import Plan, Search
+from .split import Part, Samples, Split
+
+_ROUGH_STEPS = 6
+
+
+def search(plan: Plan, split: Split) -> Any:
+    """The split with the slices of every part: those known beforehand and those found.
+
+    A baseline returns what it looks for itself, such as locations, with its task.
+    """
+    if plan.baseline is not None:
+        return plan.baseline.search(plan, split)
+    if plan.search is None:
+        return split
+    return split._replace(parts=tuple(_searched(plan, part, split) for part in split.parts))
+
+
+def _searched(plan: Plan, part: Part, split: Split) -> Part:
+    how, training = plan.search, part.training
+    if training is None or how is None:
+        return part
+    if training.x.shape[0] < 3 and how.estimator == "ke" and how.debias:
+        raise ValueError(
+            f"`train`={plan.train!r} leaves {training.x.shape[0]} training samples; debias=True "
+            "needs at least 3. Give more samples, or fixed `slices`."
+        )
+    found = _find(how, training, split)
+    if how.standard:
+        return part._replace(pools=active_pools(found))
+    if how.refine:
+        found = _refined(found, training, plan.kernel, how, plan.rng)
+    return part._replace(pools=(named_pool("active", found),))
+
+
+def _find(how: Search, training: Samples, split: Split) -> Slices:
+    """Active slices; a rough g for the standard family.
+
+    A family has a rough g after six Lanczos steps. Where H_r has a leading direction it is found by
+    then, and where it has none, any other is as good. Measured on nine problems in 30 and 100
+    dimensions, the members' statistics are those of exact g within 0.2 standard deviations.
+    """
+    difference = score_difference(
+        training.x,
+        training.scores if how.estimator in ("ke", "ksd") else split.score,
+        estimator=how.estimator,
+        score_q=how.score_q,
+        debias=how.debias,
+        engine=how.engine_name,
+    )
+    if how.standard:
+        return find_slices(difference, debias=how.debias, gaps=False, max_steps=_ROUGH_STEPS)
+    return find_slices(difference, n_slices=how.n_slices, basis=how.basis, debias=how.debias)
+
+
+def _refined(
+    found: Slices, training: Samples, kernel: Kernel, how: Search, rng: np.random.Generator
+) -> Slices:
+    """Slices improved on the samples they were found on, by minibatches of a tenth of them."""
+    n = training.x.shape[0]
+    options: dict[str, Any] = {
+        "batch_size": min(n, max(20, min(100, n // 10))),
+        "engine": how.engine_name,
+        **how.refine,
+    }
+    return refine_slices(training.x, training.scores, found, kernel=kernel, rng=rng, **options)
