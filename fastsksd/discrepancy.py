@@ -16,7 +16,7 @@ from ._validate import (
 )
 from .compute.linalg import product
 from .compute.projections import project
-from .engines import TOLERANCE, Source, choose_engine, cuda, slice_gradients
+from .engines import TOLERANCE, Source, choose_engine, session, slice_gradients
 from .engines.multivariate import ksd_pairs
 from .engines.pairs import statistic as pair_statistic
 from .kernels import as_kernel
@@ -76,7 +76,7 @@ def sksd(
     kernel = as_kernel(kernel)
     engine = choose_engine(engine, tol)
     scores = evaluate_score(check_score(score), x)
-    with cuda.holding(x, scores):
+    with session(x, scores):
         pairs = engine(
             kernel.code,
             *project(x, scores, slices, kernel),
@@ -134,7 +134,7 @@ def sksd_value_and_grad(
     kernel = as_kernel(kernel)
     scores = evaluate_score(check_score(score), x)
     y, s, a, h = project(x, scores, slices, kernel)
-    with cuda.holding(x, scores):
+    with session(x, scores):
         source = Source(x, scores, slices.r, slices.g)
         values, ds, dy, da = slice_gradients(engine, kernel.code, y, s, a, h, statistic, source)
     gradients = {

@@ -19,6 +19,7 @@ from ._validate import (
     frozen,
 )
 from .compute.linalg import product, symmetric_eigenvectors, top_eigenpairs
+from .compute.projections import unit_rows
 from .score_difference import score_difference
 
 _BASIS_BYTES = 256 * 2**20  # memory for the Krylov bases of the directions r handled at a time
@@ -265,8 +266,3 @@ def _perturbed(directions, noise, rng):
     if noise == 0:
         return directions
     return unit_rows(directions + noise * rng.standard_normal(directions.shape))
-
-
-def unit_rows(rows):
-    """Rows divided by their lengths."""
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import fastsksd as fs
 from fastsksd import models
 from fastsksd import score_difference as sd
-from fastsksd.compute import sensitivity
+from fastsksd.engines import gaussian
 
 SEED = st.integers(0, 2**32 - 1)
 
@@ -112,8 +112,8 @@ def test_blocks_change_nothing(debias, estimator, monkeypatch):
         whole.second_moment(debias),
         dense(whole.sensitivity(r, debias), 4, 3),
     )
-    monkeypatch.setattr(sensitivity, "_BLOCK", 7)
-    monkeypatch.setattr(sensitivity, "DENSE_LIMIT", 10)
+    monkeypatch.setattr(gaussian, "_BLOCK", 7)
+    monkeypatch.setattr(gaussian, "DENSE_LIMIT", 10)
     parts = estimator(x, s, width)
     for got, want in zip(
         (parts.value(y), parts.second_moment(debias), dense(parts.sensitivity(r, debias), 4, 3)),
@@ -139,7 +139,7 @@ def test_ge_matches_the_reference(seed, eta):
 def test_ge_conjugate_gradients_agree_with_cholesky(monkeypatch):
     x, _, y, width = problem(1, n=60)
     direct = sd.SteinGradient(x, lambda x: -x, 0.1, width)
-    monkeypatch.setattr(sd, "DENSE_LIMIT", 10)
+    monkeypatch.setattr(gaussian, "DENSE_LIMIT", 10)
     iterative = sd.SteinGradient(x, lambda x: -x, 0.1, width)
     np.testing.assert_allclose(iterative.score_q(y), direct.score_q(y), rtol=1e-5, atol=1e-6)
 

@@ -1,7 +1,10 @@
 """Projections of samples and scores on slices."""
 
+from __future__ import annotations
+
 import numpy as np
 
+from .._typing import Array
 from .linalg import product
 from .medians import too_large
 
@@ -15,6 +18,11 @@ def project(x, scores, slices, kernel):
         np.einsum("md,md->m", slices.r, slices.g),
         kernel.bandwidths(y, spread(x, slices.g)),
     )
+
+
+def unit_rows(rows: Array) -> Array:
+    """Rows divided by their lengths."""
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def spread(x, g):

@@ -20,11 +20,11 @@ from fastsksd.compute.linalg import (
     top_eigenpairs,
 )
 from fastsksd.compute.projections import project
+from fastsksd.compute.sensitivity import DenseOperators
 from fastsksd.engines import DirectEngine, FourierEngine, choose_engine, fourier
 from fastsksd.engines import pairs as pairs_module
 from fastsksd.engines.multivariate import MultivariateEngine
 from fastsksd.procedure.nulls import Weights
-from fastsksd.score_difference import DenseOperators
 
 TOLERANCE = {
     "direct": 1e-12,
