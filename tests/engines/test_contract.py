@@ -1,5 +1,10 @@
-"""Contract of every engine: statistics, replicates and matrix against slow references, for any number of threads."""
+"""Contract of every engine.
 
+It fulfils the protocol; its statistics, replicates and matrix are those of slow references; and they
+do not depend on the number of threads.
+"""
+
+import inspect
 import subprocess
 import sys
 import textwrap
@@ -12,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastsksd as fs
+from fastsksd.baselines.features import FeaturePairs
 from fastsksd.compute.linalg import (
     gram,
     product,
@@ -23,7 +29,9 @@ from fastsksd.compute.projections import project
 from fastsksd.compute.sensitivity import DenseOperators
 from fastsksd.engines import DirectEngine, FourierEngine, choose_engine, fourier
 from fastsksd.engines import pairs as pairs_module
-from fastsksd.engines.multivariate import MultivariateEngine
+from fastsksd.engines.gaussian import GaussianMatrix
+from fastsksd.engines.multivariate import KernelPairs, MultivariateEngine
+from fastsksd.engines.protocol import KernelMatrix, KernelProducts, PairEngine, SliceEngine
 from fastsksd.procedure.nulls import Weights
 
 TOLERANCE = {
@@ -46,6 +54,80 @@ def reference_matrix(x, s, slices, kernel, h):
         reference.stein_matrix(x, s, r, g, kernel, w)
         for r, g, w in zip(slices.r, slices.g, h, strict=True)
     )
+
+
+def methods(protocol):
+    """Names and arguments of the methods that a protocol asks for."""
+    for name in dir(protocol):
+        member = inspect.getattr_static(protocol, name)
+        if inspect.isfunction(member) and not name.startswith("_"):
+            yield name, arguments(member)
+
+
+def arguments(function):
+    """Names, kinds and defaults of the arguments of a function, without annotations."""
+    return [
+        (parameter.name, parameter.kind, parameter.default)
+        for parameter in inspect.signature(function).parameters.values()
+    ]
+
+
+def check_methods(cls, protocol):
+    assert len(list(methods(protocol))) > 1
+    for name, wanted in methods(protocol):
+        assert arguments(getattr(cls, name)) == wanted, f"{cls.__name__}.{name}"
+
+
+def loaded_engine(name):
+    x, s, slices = problem(0, n=9)
+    return choose_engine(name)(0, *project(x, s, slices, fs.RBF()))
+
+
+def test_an_engine_of_slices_fulfils_the_protocol(engine):
+    loaded = loaded_engine(engine)
+    assert isinstance(loaded, SliceEngine) and isinstance(loaded.rescaled(2.0), SliceEngine)
+    assert isinstance(loaded.name, str) and loaded.n == 9
+    check_methods(type(loaded), SliceEngine)
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: MultivariateEngine(0, x, -x, 1.0),
+    lambda x: KernelPairs(0, x, 1.0),
+    lambda x: FeaturePairs(x.T),
+])  # fmt: skip
+def test_other_engines_fulfil_the_protocol(make):
+    x = problem(0, n=9)[0]
+    loaded = make(x)
+    assert isinstance(loaded, PairEngine) and isinstance(loaded.name, str) and loaded.n == 9
+    check_methods(type(loaded), PairEngine)
+    weights = np.random.default_rng(0).standard_normal((3, 12))
+    sums, replicates = loaded.sums_and_replicates(weights, 2)
+    np.testing.assert_allclose(sums, loaded.sums(), rtol=1e-12)
+    np.testing.assert_allclose(loaded.row_sums().sum(), sums[0], rtol=1e-9)
+    np.testing.assert_allclose(loaded.sums_and_replicates(weights[:, 2:].copy())[1], replicates)
+    spectrum = loaded.spectrum()
+    trace = (loaded.diagonal()[0] - (sums[0] + loaded.diagonal()[0]) / 9) / 9
+    np.testing.assert_allclose(spectrum.sum(), trace, rtol=1e-9)
+
+
+def test_classes_of_the_device_have_the_methods_of_the_protocols():
+    from fastsksd.engines.cuda.fourier import CudaFourierEngine
+    from fastsksd.engines.cuda.gaussian import CudaGaussianMatrix, CudaKernelProducts
+    from fastsksd.engines.cuda.pairs import CudaDirectEngine
+
+    for cls in (CudaDirectEngine, CudaFourierEngine):
+        check_methods(cls, SliceEngine)
+        assert callable(cls.draw) and hasattr(cls, "name")
+    check_methods(CudaGaussianMatrix, KernelMatrix)
+    check_methods(CudaKernelProducts, KernelProducts)
+
+
+def test_the_kernel_matrix_of_the_cpu_fulfils_the_protocol():
+    x = problem(0, n=9)[0]
+    matrix = GaussianMatrix(x, 1.5, x[0])
+    assert isinstance(matrix, KernelMatrix)
+    check_methods(GaussianMatrix, KernelMatrix)
+    check_methods(type(matrix.products(1.0)), KernelProducts)
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "imq"])
