@@ -27,21 +27,19 @@ keeps the signal visible in high dimension.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from ._typing import Array, EngineName, KernelLike, Score
 from ._validate import check_number, evaluate_score, score_is_array
+from .compute.eigen import Operators
 from .compute.linalg import product
 from .compute.medians import median_distance
 from .compute.sensitivity import DenseOperators, KernelizedSensitivity, SmoothedSensitivity
-from .engines import kernel_matrix
+from .engines import KernelMatrix, kernel_matrix
 from .kernels import RBF, as_kernel
 from .models import Model
-
-if TYPE_CHECKING:
-    from .engines.protocol import KernelMatrix, Operators
 
 _WIDTHS = (1e-70, 1e70)  # whose fourth powers, in the units of H_r, neither vanish nor overflow
 

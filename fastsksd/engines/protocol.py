@@ -76,18 +76,6 @@ class SliceEngine(PairEngine, Protocol):
         ...
 
 
-class Operators(Protocol):
-    """Products of m symmetric (d, d) matrices with a vector each."""
-
-    def __call__(self, u: Array) -> Array:
-        """The products, (m, d), with the rows of `u`, (m, d)."""
-        ...
-
-    def restricted(self, mask: Any) -> Operators:
-        """The operators picked by a boolean mask."""
-        ...
-
-
 class KernelProducts(Protocol):
     """Products of rows (m, n) with a kernel matrix; all arrays are where the matrix is."""
 
