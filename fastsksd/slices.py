@@ -60,9 +60,9 @@ class Slices:
     eigenvectors"), so a g with a small gap is not to be trusted.
 
     `active_slices` computes the gap to about 1e-2 of the eigenvalue. `gof_test` without slices
-    takes six Lanczos steps for each g, and the gap is that of the two largest Ritz values. It is a rough
-    upper estimate: with 1000 samples in up to 100 dimensions, three quarters of the gaps were right
-    to 2%, and a few were ten to a hundred times too large.
+    takes six Lanczos steps for each g, and the gap is that of the two largest Ritz values. It is a
+    rough upper estimate: with 1000 samples in up to 100 dimensions, three quarters of the gaps were
+    right to 2%, and a few were ten to a hundred times too large.
 
     Examples
     --------

@@ -123,6 +123,20 @@ def test_blocks_change_nothing(debias, estimator, monkeypatch):
         np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-14)
 
 
+def test_what_estimators_need():
+    assert list(sd.ESTIMATORS) == ["ke", "ksd", "ge", "exact"]
+    x, s, _, _ = problem(0)
+    for name in sd.ESTIMATORS:
+        options = {"estimator": name, "score_q": np.negative if name == "exact" else None}
+        if sd.needs_function(name):
+            with pytest.raises(ValueError, match="`score` must be a callable or a model"):
+                sd.score_difference(x, s, **options)
+        else:
+            made = sd.score_difference(x, s, **options)
+            assert made.name == name and not sd.needs_function(made)
+        assert sd.score_difference(x, np.negative, **options).name == name
+
+
 @given(SEED, st.floats(0.01, 1.0))
 def test_ge_matches_the_reference(seed, eta):
     x, _, y, width = problem(seed)
