@@ -1,7 +1,7 @@
 """Refinement of slices by gradient ascent on the discrepancy ("GO" in the paper).
 
-Adam climbs the statistic of minibatches. The steps are taken by `engines.climb`, many minibatches in
-one call; only these calls return to Python.
+Adam climbs the statistic of minibatches. `engines.climb` takes the steps, many minibatches in one
+call, so that Python is seldom returned to.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ OPTIONS = frozenset(refine_slices.__kwdefaults__) - {"kernel", "rng"}  # what `g
 
 
 def _bounds(n: int, batch_size: int) -> np.ndarray:
-    """Where minibatches begin and end; a last single sample, which has no pairs, joins the others."""
+    """Where minibatches begin and end; a last single sample, which has no pair, joins the others."""
     ends = np.append(np.arange(0, n, batch_size), n)
     return np.delete(ends, -2) if n % batch_size == 1 else ends
 

@@ -355,7 +355,8 @@ def score_difference(
     if estimator == "exact":
         if score_q is None:
             raise ValueError(
-                "`score_q`, the score of the samples' distribution, is needed for estimator='exact'."
+                "`score_q`, the score of the samples' distribution, is needed for "
+                "estimator='exact'."
             )
         return ExactDifference(x, score, score_q)
     if score_q is not None:

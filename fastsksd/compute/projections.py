@@ -9,8 +9,25 @@ from .linalg import product
 from .medians import too_large
 
 
-def project(x, scores, slices, kernel):
-    """Samples along g and scores along r, (m, n) each, ``r.g`` and the bandwidths, (m,) each: what an engine is loaded with."""
+def project(x: Array, scores: Array, slices, kernel) -> tuple[Array, Array, Array, Array]:
+    """What an engine is loaded with: samples and scores projected on slices.
+
+    Parameters
+    ----------
+    x, scores : (n, d) arrays
+        Samples and scores.
+    slices : Slices
+        Directions r and g.
+    kernel : Kernel
+        One-dimensional kernel.
+
+    Returns
+    -------
+    y, s : (m, n) arrays
+        Samples along g and scores along r.
+    a, h : (m,) arrays
+        ``r.g`` and the bandwidths.
+    """
     y = product(slices.g, x)
     return (
         y,
@@ -25,7 +42,7 @@ def unit_rows(rows: Array) -> Array:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def spread(x, g):
+def spread(x: Array, g: Array) -> Array:
     """How much samples may vary along each row of `g`, whatever the units of the columns."""
     with np.errstate(over="ignore", invalid="ignore"):
         deviations = x.std(axis=0)

@@ -1,8 +1,8 @@
 """Products with KE's matrices H_r and KSD's G_r, for all r at once, without forming any gradient.
 
-They are made of products with the kernel matrix between samples, see `engines.protocol.KernelMatrix`.
-Arrays of the size of the samples are where that matrix is, on the host or on a GPU, and are handled by
-the functions of its `kit`. Vectors (m, d) are on the host.
+They are made of products with the kernel matrix between samples, a `KernelMatrix` of
+`engines.protocol`. Arrays of the size of the samples are where that matrix is, on the host or on a
+GPU, and are handled by the functions of its `kit`. Vectors (m, d) are on the host.
 """
 
 from __future__ import annotations

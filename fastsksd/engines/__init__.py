@@ -1,7 +1,7 @@
 """Engines: how sums over pairs are computed, and which one is expected to be faster.
 
-`gof_test`, `sksd` and the estimates of the score difference see the methods in `protocol` alone. The
-rooms are
+`gof_test`, `sksd` and the estimates of the score difference see only the methods in `protocol`. The
+modules are
 
 ``pairs``         what every quadratic-time engine has in common
 ``direct``        Stein terms of slices pair by pair

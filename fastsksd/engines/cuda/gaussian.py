@@ -1,8 +1,8 @@
 """The Gaussian kernel matrix between samples on the device, where it is never stored.
 
 ``out_cj = sum_i rows_ci K_ij``,  ``K_ij = exp(-|x_i - y_j|^2 / (2 H^2))``. A block of threads makes
-a stretch of K in shared memory from the samples and uses it for SPAN rows at once. ``K_ij^2`` is the
-kernel with twice the precision ``1 / H^2``. `engines.gaussian` has the same methods on the CPU.
+a stretch of K in shared memory from the samples and uses it for SPAN rows at once. ``K_ij^2`` is
+the kernel with twice the precision ``1 / H^2``. `engines.gaussian` has the same methods on the CPU.
 """
 
 from __future__ import annotations
