@@ -1,4 +1,4 @@
-"""Types that signatures share: what a user may pass, and what the package hands on."""
+"""Types that signatures share: what a user may pass, and what modules pass on."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class HasScore(Protocol):
         ...
 
 
-Score: TypeAlias = Union[ArrayLike, Callable[[Array], ArrayLike], HasScore]
-"""Score of a model: its values at the samples, a function x -> (n, d), or an object with `.score`."""
+Score: TypeAlias = ArrayLike | Callable[[Array], ArrayLike] | HasScore
+"""Score of a model: values at the samples, a function x -> (n, d), or an object with `.score`."""
 
-Rng: TypeAlias = Union[None, int, np.random.Generator, np.random.SeedSequence]
+Rng: TypeAlias = int | np.random.Generator | np.random.SeedSequence | None
 """Source of randomness, as in SciPy."""
 
 KernelLike: TypeAlias = Union[Literal["rbf", "imq"], "Kernel"]

@@ -1,9 +1,16 @@
-"""The discrepancies: sliced (SKSD-g, SKSD-rg, integrated, orthogonal), with gradients, kernelized (KSD) and projected (PSD)."""
+"""The discrepancies that a user calls.
 
-from typing import NamedTuple
+Sliced (SKSD-g, SKSD-rg, integrated, orthogonal), with gradients; kernelized (KSD); projected (PSD).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ._typing import Array, ArrayLike, EngineName, KernelLike, Rng, Score, SlicesLike, Statistic
 from ._validate import (
     check_choice,
     check_integer,
@@ -16,11 +23,11 @@ from ._validate import (
 )
 from .compute.linalg import product
 from .compute.projections import project
-from .engines import TOLERANCE, Source, choose_engine, cuda, slice_gradients
+from .engines import TOLERANCE, Source, choose_engine, session, slice_gradients
 from .engines.multivariate import ksd_pairs
 from .engines.pairs import statistic as pair_statistic
 from .kernels import as_kernel
-from .score_difference import score_difference
+from .score_difference import ScoreDifference, score_difference
 from .slices import Slices, as_slices, check_basis, random_slices
 
 
@@ -32,9 +39,17 @@ class Estimate(NamedTuple):
 
 
 def sksd(
-    x, score, slices, *, kernel="rbf", statistic="u", per_slice=False, engine="auto", tol=TOLERANCE
-):
-    """Sliced kernelized Stein discrepancy: the sum over slices of ``mean_{ij} mu_ij``.
+    x: ArrayLike,
+    score: Score,
+    slices: SlicesLike,
+    *,
+    kernel: KernelLike = "rbf",
+    statistic: Statistic = "u",
+    per_slice: bool = False,
+    engine: EngineName = "auto",
+    tol: float = TOLERANCE,
+) -> float | Array:
+    """Sliced kernelized Stein discrepancy: the sum over slices of ``mean_ij mu_ij``.
 
     With r running over an orthogonal basis this is SKSD-g, with a few active slices SKSD-rg.
 
@@ -45,21 +60,58 @@ def sksd(
     score : (n, d) array, callable or model
         Score of p.
     slices : Slices or pair (r, g)
+        Directions of the scores and of the samples.
     kernel : {"rbf", "imq"} or kernel object
         One-dimensional kernel; its bandwidth is the median distance along each slice unless given.
     statistic : {"u", "v"}
-        Unbiased U-statistic (may be negative) or V-statistic (never negative).
+        Which estimate of the mean over pairs:
+
+        "u"
+            The unbiased U-statistic, which may be negative.
+        "v"
+            The V-statistic, which is never negative.
     per_slice : bool
         Return one value for each slice instead of their sum.
     engine : {"auto", "direct", "fourier", "cuda", "cuda32"}
-        Pair by pair, exact to round-off, or in time linear in n from Fourier series, exact to `tol`. "cuda" does either on a GPU, "cuda32" pair by
-        pair in single precision, with errors of about 1e-6 of the terms. "auto" takes what is expected to be faster.
+        How sums over pairs are computed:
+
+        "auto"
+            By the engine that is expected to be faster.
+        "direct"
+            Pair by pair, exact to round-off.
+        "fourier"
+            In time linear in n from Fourier series, exact to `tol`.
+        "cuda"
+            Either of these on a GPU.
+        "cuda32"
+            Pair by pair on a GPU in single precision, with errors of about 1e-6 of the terms.
     tol : float
         Largest error of a Stein term with the Fourier engine, relative to the size of its parts.
 
     Returns
     -------
-    float, or (m,) array when `per_slice`
+    float or (m,) array
+        The discrepancy, or one value for each slice with `per_slice`.
+
+    Raises
+    ------
+    ValueError
+        If samples, scores or options are not valid, or if the samples do not vary along a slice.
+
+    See Also
+    --------
+    sksd_value_and_grad : The same with gradients.
+    active_slices : Slices along which a model and samples differ most.
+    gof_test : A test whose statistic this is.
+
+    Notes
+    -----
+    With ``y = x.g``, ``s = score.r``, ``a = r.g`` and ``t = y_i - y_j``, the Stein term of a slice
+    is ``mu_ij = s_i s_j k(t) + a (s_j - s_i) k'(t) - a^2 k''(t)``.
+
+    References
+    ----------
+    Gong, W., Li, Y. and Hernandez-Lobato, J. M. (2021). Sliced kernelized Stein discrepancy. ICLR.
 
     Examples
     --------
@@ -76,7 +128,7 @@ def sksd(
     kernel = as_kernel(kernel)
     engine = choose_engine(engine, tol)
     scores = evaluate_score(check_score(score), x)
-    with cuda.holding(x, scores):
+    with session(x, scores):
         pairs = engine(
             kernel.code,
             *project(x, scores, slices, kernel),
@@ -87,11 +139,19 @@ def sksd(
 
 
 def sksd_value_and_grad(
-    x, score, slices, *, kernel="rbf", statistic="v", wrt=("score", "g", "r"), engine="auto"
-):
-    """`sksd` with its gradients in the scores, for training a model, and in the directions, for finding better ones.
+    x: ArrayLike,
+    score: Score,
+    slices: SlicesLike,
+    *,
+    kernel: KernelLike = "rbf",
+    statistic: Statistic = "v",
+    wrt: str | Sequence[str] = ("score", "g", "r"),
+    engine: EngineName = "auto",
+) -> tuple[float, dict[str, Array]]:
+    """`sksd` with its gradients in the scores and in the directions.
 
-    The bandwidths count as constants.
+    Those in the scores train a model; those in the directions find better slices. Bandwidths count
+    as constants.
 
     Parameters
     ----------
@@ -100,10 +160,12 @@ def sksd_value_and_grad(
     score : (n, d) array, callable or model
         Score of p.
     slices : Slices or pair (r, g)
+        Directions of the scores and of the samples.
     kernel : {"rbf", "imq"} or kernel object
+        One-dimensional kernel; its bandwidth is the median distance along each slice unless given.
     statistic : {"u", "v"}
-        The V-statistic is never negative, hence the default for a loss.
-    wrt : sequence of names out of "score", "g", "r", "x", or one of them
+        U-statistic or V-statistic. The latter is never negative, hence the default for a loss.
+    wrt : {"score", "g", "r", "x"} or sequence of them
         With respect to what.
     engine : {"auto", "direct", "cuda", "cuda32"}
         On the CPU or on a GPU, in double or single precision.
@@ -111,20 +173,38 @@ def sksd_value_and_grad(
     Returns
     -------
     value : float
+        The discrepancy.
     gradients : dict
-        "score": (n, d), the derivative in each sample's score, to be chained into the model's parameters; "g", "r": (m, d), with g and
-        r as free vectors: on the sphere, take off the component along the vector itself; "x": (n, d), with the scores held constant.
+        A gradient for each name in `wrt`:
+
+        "score"
+            (n, d), in each sample's score, to be chained into the model's parameters.
+        "g", "r"
+            (m, d), with g and r as free vectors. On the sphere, subtract the component along the
+            vector itself.
+        "x"
+            (n, d), in each sample, with the scores held constant.
+
+    Raises
+    ------
+    ValueError
+        If samples, scores or options are not valid, or if the samples do not vary along a slice.
+
+    See Also
+    --------
+    sksd : The value alone.
+    refine_slices : Gradient ascent in the directions.
 
     Examples
     --------
-    A model ``N(c, 1)`` whose score is ``c - x``: one step against the gradient moves c to where the samples are.
+    A model ``N(c, 1)`` has the score ``c - x``. A step against the gradient moves c to the samples:
 
     >>> import numpy as np, fastsksd as fs
     >>> x = np.random.default_rng(0).standard_normal((300, 2)) + 1.0
-    >>> c = np.zeros(2)
-    >>> value, gradients = fs.sksd_value_and_grad(x, c - x, fs.Slices(np.eye(2), np.eye(2)), wrt="score")
+    >>> c, slices = np.zeros(2), fs.Slices(np.eye(2), np.eye(2))
+    >>> value, gradients = fs.sksd_value_and_grad(x, c - x, slices, wrt="score")
     >>> c = c - gradients["score"].sum(axis=0)
-    >>> bool(fs.sksd(x, c - x, fs.Slices(np.eye(2), np.eye(2)), statistic="v") < 0.2 * value)
+    >>> bool(fs.sksd(x, c - x, slices, statistic="v") < 0.2 * value)
     True
     """
     x = check_samples(x, min_rows=2)
@@ -134,7 +214,7 @@ def sksd_value_and_grad(
     kernel = as_kernel(kernel)
     scores = evaluate_score(check_score(score), x)
     y, s, a, h = project(x, scores, slices, kernel)
-    with cuda.holding(x, scores):
+    with session(x, scores):
         source = Source(x, scores, slices.r, slices.g)
         values, ds, dy, da = slice_gradients(engine, kernel.code, y, s, a, h, statistic, source)
     gradients = {
@@ -148,36 +228,102 @@ def sksd_value_and_grad(
     }
 
 
-def integrated_sksd(x, score, *, n_slices=100, kernel="rbf", statistic="u", rng=None):
-    """Integrated SKSD: the mean over r and g uniform on the sphere, by Monte Carlo over `n_slices` pairs.
+def integrated_sksd(
+    x: ArrayLike,
+    score: Score,
+    *,
+    n_slices: int = 100,
+    kernel: KernelLike = "rbf",
+    statistic: Statistic = "u",
+    rng: Rng = None,
+) -> Estimate:
+    """Integrated SKSD: the mean over r and g uniform on the sphere, by Monte Carlo.
+
+    Parameters
+    ----------
+    x : (n, d) array
+        Samples from q.
+    score : (n, d) array, callable or model
+        Score of p.
+    n_slices : int
+        Number of random pairs (r, g).
+    kernel : {"rbf", "imq"} or kernel object
+        One-dimensional kernel.
+    statistic : {"u", "v"}
+        U-statistic or V-statistic, see `sksd`.
+    rng : None, int or numpy.random.Generator
+        Source of the slices.
 
     Returns
     -------
     Estimate
-        ``(value, standard_error)``; the error is that of the Monte Carlo over slices, given the samples.
+        ``(value, standard_error)``. The error is that of the Monte Carlo over slices, given the
+        samples.
+
+    See Also
+    --------
+    orthogonal_sksd : With r from a basis.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> x = np.random.default_rng(0).standard_normal((300, 3))
+    >>> value, error = fs.integrated_sksd(x, lambda x: -x / 4, rng=0)
+    >>> bool(value > 3 * error)
+    True
     """
     x = check_samples(x, min_rows=2)
     n_slices = check_integer("n_slices", n_slices, 2)
-    values = sksd(
-        x,
-        score,
-        random_slices(x.shape[1], n_slices, rng=rng),
-        kernel=kernel,
-        statistic=statistic,
-        per_slice=True,
-    )
+    slices = random_slices(x.shape[1], n_slices, rng=rng)
+    values = np.asarray(sksd(x, score, slices, kernel=kernel, statistic=statistic, per_slice=True))
     return Estimate(float(values.mean()), float(values.std(ddof=1) / np.sqrt(n_slices)))
 
 
 def orthogonal_sksd(
-    x, score, *, basis="identity", n_slices=100, kernel="rbf", statistic="u", rng=None
-):
-    """Orthogonal SKSD: for each r of a basis the mean over g uniform on the sphere (`n_slices` draws), summed over r.
+    x: ArrayLike,
+    score: Score,
+    *,
+    basis: Literal["identity"] | ArrayLike = "identity",
+    n_slices: int = 100,
+    kernel: KernelLike = "rbf",
+    statistic: Statistic = "u",
+    rng: Rng = None,
+) -> Estimate:
+    """Orthogonal SKSD: the sum over a basis r of the mean over g uniform on the sphere.
+
+    Parameters
+    ----------
+    x : (n, d) array
+        Samples from q.
+    score : (n, d) array, callable or model
+        Score of p.
+    basis : "identity" or (m, d) array
+        Directions r.
+    n_slices : int
+        Number of random g for each r.
+    kernel : {"rbf", "imq"} or kernel object
+        One-dimensional kernel.
+    statistic : {"u", "v"}
+        U-statistic or V-statistic, see `sksd`.
+    rng : None, int or numpy.random.Generator
+        Source of the directions g.
 
     Returns
     -------
     Estimate
-        ``(value, standard_error)``; the error is that of the Monte Carlo over g, given the samples.
+        ``(value, standard_error)``. The error is that of the Monte Carlo over g, given the samples.
+
+    See Also
+    --------
+    integrated_sksd : With random r.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> x = np.random.default_rng(0).standard_normal((300, 3))
+    >>> value, error = fs.orthogonal_sksd(x, lambda x: -x / 4, rng=0)
+    >>> bool(value > 3 * error)
+    True
     """
     x = check_samples(x, min_rows=2)
     d = x.shape[1]
@@ -189,35 +335,47 @@ def orthogonal_sksd(
     scores = evaluate_score(check_score(score), x)
     value, variance = 0.0, 0.0
     for r in basis:
-        g = random_slices(d, n_slices, rng=rng).g
-        values = sksd(
-            x,
-            scores,
-            Slices(np.tile(r, (n_slices, 1)), g),
-            kernel=kernel,
-            statistic=statistic,
-            per_slice=True,
+        slices = Slices(np.tile(r, (n_slices, 1)), random_slices(d, n_slices, rng=rng).g)
+        values = np.asarray(
+            sksd(x, scores, slices, kernel=kernel, statistic=statistic, per_slice=True)
         )
         value += values.mean()
         variance += values.var(ddof=1) / n_slices
     return Estimate(float(value), float(np.sqrt(variance)))
 
 
-def ksd(x, score, *, kernel="rbf", statistic="u"):
+def ksd(
+    x: ArrayLike, score: Score, *, kernel: KernelLike = "rbf", statistic: Statistic = "u"
+) -> float:
     """Kernelized Stein discrepancy with a multivariate kernel of the distance between samples.
 
     Parameters
     ----------
     x : (n, d) array
+        Samples from q.
     score : (n, d) array, callable or model
+        Score of p.
     kernel : {"rbf", "imq"} or kernel object
-        Its bandwidth is the median distance between samples unless given (between 2000 of them, drawn with a fixed seed, when
-        there are more).
+        Its bandwidth is the median distance between samples unless given. With more than 2000
+        samples the median is over 2000 of them, drawn with a fixed seed.
     statistic : {"u", "v"}
+        U-statistic or V-statistic, see `sksd`.
 
     Returns
     -------
     float
+        The squared discrepancy.
+
+    See Also
+    --------
+    sksd : The sliced discrepancy, which keeps its power in high dimension.
+
+    References
+    ----------
+    Liu, Q., Lee, J. and Jordan, M. (2016). A kernelized Stein discrepancy for goodness-of-fit
+    tests. ICML.
+
+    Chwialkowski, K., Strathmann, H. and Gretton, A. (2016). A kernel test of goodness of fit. ICML.
 
     Examples
     --------
@@ -232,8 +390,19 @@ def ksd(x, score, *, kernel="rbf", statistic="u"):
     return float(check_statistic(pair_statistic(pairs, pairs.sums(), statistic))[0])
 
 
-def psd(x, score, *, estimator="ke", score_q=None, basis="identity", kernel="rbf", debias=True):
-    """Projected Stein discrepancy, ``sum_r E (r.f)^2`` with ``f = s_p - s_q``: the Fisher divergence for a whole basis.
+def psd(
+    x: ArrayLike,
+    score: Score,
+    *,
+    estimator: str | ScoreDifference = "ke",
+    score_q: Score | None = None,
+    basis: Literal["identity"] | ArrayLike = "identity",
+    kernel: KernelLike = "rbf",
+    debias: bool = True,
+) -> float:
+    """Projected Stein discrepancy, ``sum_r E (r.f)^2`` with ``f = s_p - s_q``.
+
+    For a whole basis it is the Fisher divergence.
 
     Parameters
     ----------
@@ -241,15 +410,27 @@ def psd(x, score, *, estimator="ke", score_q=None, basis="identity", kernel="rbf
         Samples from q.
     score : (n, d) array, callable or model
         Score of p.
-    estimator, score_q, kernel, debias
-        How the score difference is found; see `active_slices`. With "exact" this is a plain Monte Carlo mean; with "ke" f is
-        smoothed by the kernel, so the value is smaller than the Fisher divergence.
+    estimator : {"ke", "ksd", "ge", "exact"} or ScoreDifference
+        How the score difference is found; see `active_slices`. With "exact" the result is a plain
+        Monte Carlo mean. With "ke" f is smoothed by the kernel, so the value is smaller than the
+        Fisher divergence.
+    score_q : callable or model, optional
+        Score of q, for "exact".
     basis : "identity" or (m, d) array
-        Directions r; the value does not depend on which orthogonal basis is taken.
+        Directions r. The value is the same for every orthogonal basis.
+    kernel : "rbf" or RBF(bandwidth=...)
+        Smoothing kernel of "ke", "ksd" and "ge".
+    debias : bool
+        Leave out the estimation noise ("ke", "ksd"); see `active_slices`.
 
     Returns
     -------
     float
+        The discrepancy.
+
+    See Also
+    --------
+    active_slices : The directions r in which it is largest.
 
     Examples
     --------

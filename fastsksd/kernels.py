@@ -1,16 +1,21 @@
-"""Translation-invariant kernels, their derivatives, and bandwidths.
+"""Translation-invariant kernels and their bandwidths.
 
-Pointwise functions take ``t`` in units of the bandwidth, ``t = (y_i - y_j) / h``, and derivatives are with respect to
-that ``t``. They are scalar, inlined and free of allocation, so CPU loops and CUDA kernels share one source.
+With ``t = (y_i - y_j) / h`` in units of the bandwidth,
 
 RBF   ``k(t) = exp(-t^2 / 2)``
 IMQ   ``k(t) = (1 + t^2)^(-1/2)``
+
+Engines know a kernel by its code; its values and derivatives are in `compute.pointwise`.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from ._typing import Array, ArrayLike, KernelLike
 from ._validate import check_choice, check_positive_vector, frozen
 from .compute.medians import median_distances
 
@@ -21,18 +26,29 @@ class FlatProjection(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """Base of the kernels: a `bandwidth`, which is "median", a number, or one number per slice.
+    """Base of the kernels.
 
-    "median" is the median of the pairwise distances ``|y_i - y_j|``, i < j, exact for every n. Where more than half of
-    the pairs coincide (discretised data) it is the median of the positive distances.
+    Parameters
+    ----------
+    bandwidth : "median", float or sequence of float
+        The bandwidth h:
+
+        "median"
+            The median of the pairwise distances ``|y_i - y_j|``, i < j, exact for every n. Where
+            more than half of the pairs coincide (discretised data), it is the median of the
+            positive distances.
+        float
+            One number for all slices.
+        sequence of float
+            One number for each slice.
     """
 
-    bandwidth: object = "median"
+    bandwidth: str | ArrayLike = "median"
 
-    code = None
-    name = None
+    code: ClassVar[int]
+    name: ClassVar[str]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if isinstance(self.bandwidth, str):
             check_choice("bandwidth", self.bandwidth, ("median",))
         else:
@@ -41,8 +57,26 @@ class Kernel:
                 self, "bandwidth", float(values) if values.ndim == 0 else frozen(values)
             )
 
-    def bandwidths(self, y, scale=0.0):
-        """One bandwidth for each row of the projections `y`, shape (m, n), of samples that vary by about `scale`."""
+    def bandwidths(self, y: Array, scale: float | Array = 0.0) -> Array:
+        """One bandwidth for each row of projected samples.
+
+        Parameters
+        ----------
+        y : (m, n) array
+            Samples along each slice.
+        scale : float or (m,) array
+            How much the samples may vary along a slice. A median distance far below is round-off.
+
+        Returns
+        -------
+        (m,) array
+            Bandwidths.
+
+        Raises
+        ------
+        FlatProjection
+            If the samples do not vary along a slice.
+        """
         m = y.shape[0]
         if not isinstance(self.bandwidth, str):
             given = np.asarray(self.bandwidth)
@@ -53,14 +87,24 @@ class Kernel:
         flat = np.flatnonzero(h <= 1e-13 * scale)  # what round-off leaves of a constant
         if flat.size:
             raise FlatProjection(
-                f"`x` does not vary along the projection of {flat.size} of {m} slices (slices {_listing(flat)}): a constant "
-                "column, or all samples alike. Drop the column or give the kernel a `bandwidth`."
+                f"`x` does not vary along the projection of {flat.size} of {m} slices (slices "
+                f"{_listing(flat)}): a constant column, or all samples equal. Drop the column or "
+                "give the kernel a `bandwidth`."
             )
         return h
 
 
 class RBF(Kernel):
     """Gaussian kernel ``exp(-t^2 / (2 h^2))``.
+
+    Parameters
+    ----------
+    bandwidth : "median", float or sequence of float
+        The bandwidth h: the median distance, one number, or one for each slice.
+
+    See Also
+    --------
+    IMQ : A kernel with heavier tails.
 
     Examples
     --------
@@ -76,6 +120,15 @@ class RBF(Kernel):
 class IMQ(Kernel):
     """Inverse multiquadric kernel ``(1 + t^2 / h^2)^(-1/2)``, with heavier tails than the Gaussian.
 
+    Parameters
+    ----------
+    bandwidth : "median", float or sequence of float
+        The bandwidth h: the median distance, one number, or one for each slice.
+
+    See Also
+    --------
+    RBF : The Gaussian kernel.
+
     Examples
     --------
     >>> import fastsksd as fs
@@ -87,10 +140,10 @@ class IMQ(Kernel):
     name = "imq"
 
 
-KERNELS = {"rbf": RBF, "imq": IMQ}
+KERNELS: dict[str, type[Kernel]] = {"rbf": RBF, "imq": IMQ}
 
 
-def as_kernel(kernel):
+def as_kernel(kernel: KernelLike) -> Kernel:
     """The kernel object for a name or an object."""
     if isinstance(kernel, Kernel):
         return kernel
@@ -98,10 +151,11 @@ def as_kernel(kernel):
         check_choice("kernel", kernel, KERNELS)
         return KERNELS[kernel]()
     raise TypeError(
-        f"`kernel` must be 'rbf', 'imq' or a kernel object such as RBF(bandwidth=1.0), not {type(kernel).__name__}."
+        "`kernel` must be 'rbf', 'imq' or a kernel object such as RBF(bandwidth=1.0), not "
+        f"{type(kernel).__name__}."
     )
 
 
-def _listing(indices, limit=5):
+def _listing(indices: np.ndarray, limit: int = 5) -> str:
     shown = ", ".join(str(i) for i in indices[:limit])
     return shown + (", ..." if len(indices) > limit else "")

@@ -1,68 +1,90 @@
-"""The score difference ``f = s_p - s_q`` and its directional Jacobian ``J(y)^T r = grad_y (r.f(y))`` (Section "Practical algorithm").
+"""The score difference ``f = s_p - s_q`` and its directional Jacobian ``J(y)^T r = grad (r.f)(y)``.
 
-Four ways to get it from samples ``x ~ q``, behind one interface:
+Section "Practical algorithm" of the paper. There are four ways to get it from samples ``x ~ q``,
+behind one interface:
 
-- exact, `ExactDifference`: the user knows s_q. The derivative of a score along r is a Hessian-vector product, because the
-  Hessian is symmetric; models supply it or it is a central difference of two score calls.
-- KE, `KernelSmoothed`: ``f(y) = mean_i [s_p(x_i) - (x_i - y) / H^2] K_iy``, by parts, with an RBF kernel of width H.
-- GE, `SteinGradient`: s_q from the Stein gradient estimator, ``S_X = -(K + eta I)^(-1) B``, extended to any point by
-  ``s_q(y) = -1/eta sum_i [S_i - (x_i - y) / H^2] K_iy``: KE's sum with other coefficients.
-- KSD, `KernelizedDifference`: KE's f, but matrices of second order, weighted by the kernel between two samples rather than by
-  its values at a third: ``M = E f(x) k(x, x') f(x')^T``, of which KSD is the trace, and for g
-  ``G_r = E f_r(x) f_r(x') grad grad'^T k(x, x')``. With ``w_r = E f_r(x) c(x, .)`` and c a Gaussian so narrow that ``c * c = k``,
-  ``r.M r`` is the integral of w_r^2 and G_r that of its gradient's outer square, as H_r is for f_r.
+exact, `ExactDifference`
+    The user knows s_q. The derivative of a score along r is a Hessian-vector product, because the
+    Hessian is symmetric. Models supply it, or it is a central difference of two score calls.
+KE, `KernelSmoothed`
+    ``f(y) = mean_i [s_p(x_i) - (x_i - y) / H^2] K_iy``, by parts, with an RBF kernel of width H.
+GE, `SteinGradient`
+    s_q from the Stein gradient estimator, ``S_X = -(K + eta I)^(-1) B``, extended to any point by
+    ``s_q(y) = -1/eta sum_i [S_i - (x_i - y) / H^2] K_iy``: KE's sum with other coefficients.
+KSD, `KernelizedDifference`
+    KE's f, but matrices of second order. They are weighted by the kernel between two samples rather
+    than by its values at a third: ``M = E f(x) k(x, x') f(x')^T``, of which KSD is the trace, and
+    for g ``G_r = E f_r(x) f_r(x') grad grad'^T k(x, x')``. With ``w_r = E f_r(x) c(x, .)`` and c a
+    Gaussian so narrow that ``c * c = k``, ``r.M r`` is the integral of w_r^2 and G_r that of its
+    gradient's outer square, as H_r is for f_r.
 
-From those come the two matrices of Algorithm 1: ``S = mean f f^T`` and ``H_r = mean (J^T r)(J^T r)^T``. KE's own noise is in
-both: the terms of a sample smoothing itself, and of one sample taken twice. `debias` leaves them out (U-statistics of third
-order), which keeps the signal visible in high dimension.
+From those come the two matrices of Algorithm 1: ``S = mean f f^T`` and
+``H_r = mean (J^T r)(J^T r)^T``. KE's estimation noise is in both: the terms of a sample smoothing
+itself, and of one sample taken twice. `debias` leaves them out (U-statistics of third order), which
+keeps the signal visible in high dimension.
 """
 
-import functools
+from __future__ import annotations
 
-import numba
+import functools
+from typing import ClassVar
+
 import numpy as np
 
+from ._typing import Array, EngineName, KernelLike, Score
 from ._validate import check_number, evaluate_score, score_is_array
-from .compute.jit import parallel
+from .compute.eigen import Operators
 from .compute.linalg import product
 from .compute.medians import median_distance
-from .compute.sensitivity import (
-    DENSE_LIMIT,
-    KernelizedSensitivity,
-    SmoothedSensitivity,
-    kernel_blocks,
-    kernel_sums_on_device,
-    total_weight,
-)
-from .engines import kernel_matrix
+from .compute.sensitivity import DenseOperators, KernelizedSensitivity, SmoothedSensitivity
+from .engines import KernelMatrix, kernel_matrix
 from .kernels import RBF, as_kernel
 from .models import Model
 
-_MOST_STEPS = 1000  # of conjugate gradients
 _WIDTHS = (1e-70, 1e70)  # whose fourth powers, in the units of H_r, neither vanish nor overflow
 
 
 class ScoreDifference:
-    """Interface: the score difference of a model and the law of the samples `x`, from some estimate."""
+    """Base of the estimates of the score difference between a model p and the samples' q.
 
-    name = None
-    x = None
+    A subclass supplies `value` and `jacobian`. The two matrices of Algorithm 1 follow from them;
+    a subclass may have a better way.
 
-    def value(self, y):
-        """``f(y)``, (n, d)."""
+    Attributes
+    ----------
+    name : str
+        Name of the estimator, as in `active_slices`.
+    needs_function : bool
+        Whether the score of p must be a function. If not, its values at the samples are enough.
+    x : (n, d) array
+        Samples from q.
+    """
+
+    name: ClassVar[str]
+    needs_function: ClassVar[bool] = True
+    x: Array
+
+    def value(self, y: Array) -> Array:
+        """Score difference ``f`` at the rows of `y`, (n, d)."""
         raise NotImplementedError
 
-    def jacobian(self, y, r):
+    def jacobian(self, y: Array, r: Array) -> Array:
         """``J(y)^T r``, the gradient of ``r.f`` at each row of `y`, (n, d)."""
         raise NotImplementedError
 
-    def second_moment(self, debias=True):
+    def second_moment(self, debias: bool = True) -> Array:
         """``S = mean f f^T`` over the samples, (d, d)."""
         f = self.value(self.x)
         return product(f.T, f.T) / f.shape[0]
 
-    def sensitivity(self, r, debias=True):
-        """Products with the matrices H_r of all rows of `r`: a callable from (m, d) vectors to (m, d) vectors ``H_r v_r``."""
+    def sensitivity(self, r: Array, debias: bool = True) -> Operators:
+        """Products with the matrices H_r of all rows of `r`.
+
+        Returns
+        -------
+        callable
+            A function from vectors (m, d) to their products ``H_r u_r``, (m, d).
+        """
         matrices = np.empty((r.shape[0], self.x.shape[1], self.x.shape[1]))
         for h, direction in zip(matrices, r, strict=True):
             gradients = self.jacobian(self.x, direction)
@@ -70,92 +92,52 @@ class ScoreDifference:
         return DenseOperators(matrices)
 
 
-class DenseOperators:
-    """Products of m symmetric matrices, (m, d, d), with a vector each."""
-
-    def __init__(self, matrices):
-        self.matrices = matrices
-
-    def __call__(self, v):
-        return (_apply_all if self.matrices.size > 100_000 else _apply_all.serial)(self.matrices, v)
-
-    def restricted(self, mask):
-        """The operators picked by a boolean mask."""
-        return DenseOperators(self.matrices[mask])
-
-
 class ExactDifference(ScoreDifference):
-    """``f = s_p - s_q`` from both score functions (callables or models)."""
+    """Difference ``f = s_p - s_q`` of two known scores.
+
+    Parameters
+    ----------
+    x : (n, d) array
+        Samples from q.
+    score, score_q : callable or model
+        Scores of p and of q.
+    """
 
     name = "exact"
 
-    def __init__(self, x, score, score_q):
+    def __init__(self, x: Array, score: Score, score_q: Score):
         self.x = x
         self.p = _differentiable("score", score, "exact")
         self.q = _differentiable("score_q", score_q, "exact")
 
-    def value(self, y):
+    def value(self, y: Array) -> Array:
+        """Score difference ``f`` at the rows of `y`, (n, d)."""
         return evaluate_score(self.p, y, "score") - evaluate_score(self.q, y, "score_q")
 
-    def jacobian(self, y, r):
+    def jacobian(self, y: Array, r: Array) -> Array:
+        """``J(y)^T r``, the gradient of ``r.f`` at each row of `y`, (n, d)."""
         return _along("score", self.p, y, r) - _along("score_q", self.q, y, r)
 
 
 class _Smoother:
-    """``F(y) = scale * sum_i [coefficients_i - (x_i - y) / H^2] K_iy`` and its directional Jacobian, block by block.
+    """``F(y) = scale * sum_i [coefficients_i - (x_i - y) / H^2] K_iy`` and its Jacobian."""
 
-    `matrix` is the kernel between the samples on a GPU, or None.
-    """
-
-    def __init__(self, x, coefficients, width, scale, matrix=None):
+    def __init__(self, matrix: KernelMatrix, coefficients: Array, scale: float):
         self.matrix = matrix
-        self.centre = np.median(x, axis=0)  # a far outlier must not cost the others their digits
-        self.x = x - self.centre
         self.coefficients = coefficients
-        self.width = width
         self.scale = scale
 
     @functools.cached_property
     def placed(self):
-        """The coefficients where products are made."""
-        return (
-            self.coefficients
-            if self.matrix is None
-            else self.matrix.kit.rows_there(self.coefficients)
-        )
+        """The coefficients where the kernel matrix is."""
+        return self.matrix.place(self.coefficients)
 
-    def value(self, y):
-        points, y = y, y - self.centre
-        shifted = np.ascontiguousarray((self.coefficients - self.x / self.width**2).T)
-        if self.matrix is not None:
-            *smoothed, weight = self.matrix.times_at(points, _with_ones(shifted))
-            return self.scale * (np.transpose(smoothed) + weight[:, None] * (y / self.width**2))
-        out = np.empty_like(y)
-        for block, k in kernel_blocks(y, self.x, self.width):
-            out[block] = product(k, shifted) + k.sum(axis=1)[:, None] * (y[block] / self.width**2)
-        return self.scale * out
+    def value(self, y: Array) -> Array:
+        return self.scale * self.matrix.smooth(y, self.coefficients)
 
-    def jacobian(self, y, r):
-        points, y = y, y - self.centre
-        v = np.einsum("nd,d->n", self.coefficients - self.x / self.width**2, r)
-        eta = np.einsum("nd,d->n", y, r) / self.width**2
-        if self.matrix is not None:
-            *shift, weight = self.matrix.moments_at(points)
-            *pulled, drift = self.matrix.moments_at(points, v)
-            out = (
-                (np.array(pulled) + eta * np.array(shift)).T
-                - (drift + eta * weight)[:, None] * y
-                + weight[:, None] * r
-            )
-            return self.scale / self.width**2 * out
-        x_rows = np.ascontiguousarray(self.x.T)
-        out = np.empty_like(y)
-        for block, k in kernel_blocks(y, self.x, self.width):
-            c = (v + eta[block, None]) * k
-            out[block] = (
-                product(c, x_rows) - c.sum(axis=1)[:, None] * y[block] + k.sum(axis=1)[:, None] * r
-            )
-        return self.scale / self.width**2 * out
+    def jacobian(self, y: Array, r: Array) -> Array:
+        gradient = self.matrix.smooth_gradient(y, self.coefficients, r)
+        return self.scale / self.matrix.width**2 * gradient
 
 
 class KernelSmoothed(ScoreDifference):
@@ -164,139 +146,200 @@ class KernelSmoothed(ScoreDifference):
     Parameters
     ----------
     x : (n, d) array
+        Samples from q.
     scores : (n, d) array
         Scores of p at `x`.
-    width : float
+    width : float, optional
         Width H of the RBF kernel; the default is the median distance between samples.
-    engine : str
-        "direct" for the CPU, "cuda" for a GPU, or "auto".
+    engine : {"auto", "direct", "cuda"}
+        Sums over pairs on the CPU ("direct") or on a GPU ("cuda").
     """
 
     name = "ke"
+    needs_function = False
 
-    def __init__(self, x, scores, width=None, engine="auto"):
+    def __init__(
+        self, x: Array, scores: Array, width: float | None = None, engine: EngineName = "auto"
+    ):
         self.x = x
         self.width = _checked_width(median_distance(x) if width is None else width)
-        self.smoother = _Smoother(x, scores, self.width, 1.0 / x.shape[0])
-        self.smoother.matrix = kernel_matrix(engine, x, self.smoother.centre, self.width)
+        self.smoother = _Smoother(kernel_matrix(engine, x, self.width), scores, 1.0 / x.shape[0])
 
-    def value(self, y):
+    def value(self, y: Array) -> Array:
+        """Score difference ``f`` at the rows of `y`, (n, d)."""
         return self.smoother.value(y)
 
-    def jacobian(self, y, r):
+    def jacobian(self, y: Array, r: Array) -> Array:
+        """``J(y)^T r``, the gradient of ``r.f`` at each row of `y`, (n, d)."""
         return self.smoother.jacobian(y, r)
 
-    def second_moment(self, debias=True):
+    def second_moment(self, debias: bool = True) -> Array:
+        """``S = mean f f^T`` over the samples; `debias` takes three distinct samples only."""
         if not debias:
             return super().second_moment()
-        # Distinct j, i, i':  sum_j F_j F_j^T - sum_{j, i} a_ij a_ij^T  with  a_ij = (p_i + q_j) K_ij  and the diagonal of K zero.
-        x = self.smoother.x
-        n = x.shape[0]
-        if self.smoother.matrix is not None:
-            return _second_moment_sum(self.smoother) / (n * (n - 1.0) * (n - 2.0))
-        q = x / self.width**2
-        p = self.smoother.coefficients - q
-        p_rows = np.ascontiguousarray(p.T)
-        q_rows = np.ascontiguousarray(q.T)
-        total = np.zeros((x.shape[1], x.shape[1]))
-        for block, k in kernel_blocks(x, x, self.width, diagonal=0.0):
-            f = product(k, p_rows) + k.sum(axis=1)[:, None] * q[block]
-            k *= k
-            cross = product(product(k, p_rows).T, q_rows[:, block])
-            rows = k.sum(axis=1)
-            total += product(f.T, f.T) - cross - cross.T
-            total -= product(p_rows * k.sum(axis=0), p_rows) + product(
-                q_rows[:, block] * rows, q_rows[:, block]
-            )
+        n = self.x.shape[0]
+        total = self.smoother.matrix.triple_moment(self.smoother.placed)
         return total / (n * (n - 1.0) * (n - 2.0))
 
-    def sensitivity(self, r, debias=True):
-        return SmoothedSensitivity(self.smoother, r, debias)
+    def sensitivity(self, r: Array, debias: bool = True) -> Operators:
+        """Products with the matrices H_r of all rows of `r`; see `ScoreDifference`."""
+        return SmoothedSensitivity(self.smoother.matrix, self.smoother.placed, r, debias)
 
 
 class KernelizedDifference(KernelSmoothed):
-    """KSD: the matrices M and G_r in place of S and H_r; U-statistics, or V-statistics without `debias`."""
+    """KSD: KE's difference with the matrices M and G_r in place of S and H_r.
+
+    They are U-statistics, or V-statistics without `debias`. For the parameters see
+    `KernelSmoothed`.
+    """
 
     name = "ksd"
 
-    def second_moment(self, debias=True):
-        # K_ij [(p_i + P x_j) (p_j + P x_i)^T + P I],  p = s - P x,  P = 1 / H^2
-        x = self.smoother.x
-        n, d = x.shape
-        precision = 1.0 / self.width**2
-        if self.smoother.matrix is not None:
-            total = _kernelized_moment_sum(self.smoother, 0.0 if debias else 1.0) / (
-                n * (n - 1.0) if debias else n**2
-            )
-            return 0.5 * (total + total.T)
-        q_rows = precision * np.ascontiguousarray(x.T)
-        p_rows = np.ascontiguousarray(self.smoother.coefficients.T) - q_rows
-        total = np.zeros((d, d))
-        for block, k in kernel_blocks(x, x, self.width, diagonal=0.0 if debias else 1.0):
-            weight = k.sum(axis=1)
-            cross = product(p_rows[:, block] * weight, q_rows[:, block])
-            total += product(p_rows[:, block], product(p_rows, k)) + product(
-                q_rows[:, block], product(q_rows, k)
-            )
-            total += cross + cross.T + precision * weight.sum() * np.eye(d)
+    def second_moment(self, debias: bool = True) -> Array:
+        """``M = E f(x) k(x, x') f(x')^T``, (d, d)."""
+        n = self.x.shape[0]
+        total = self.smoother.matrix.pair_moment(self.smoother.placed, 0.0 if debias else 1.0)
         total /= n * (n - 1.0) if debias else n**2
         return 0.5 * (total + total.T)
 
-    def sensitivity(self, r, debias=True):
-        return KernelizedSensitivity(self.smoother, r, debias)
+    def sensitivity(self, r: Array, debias: bool = True) -> Operators:
+        """Products with the matrices G_r of all rows of `r`; see `ScoreDifference`."""
+        return KernelizedSensitivity(self.smoother.matrix, self.smoother.placed, r, debias)
 
 
 class SteinGradient(ScoreDifference):
-    """GE: s_q from the Stein gradient estimator with ridge `eta`; s_p must be a callable or a model.
+    """GE: s_q from the Stein gradient estimator (Li and Turner, 2018), with a ridge.
 
     Parameters
     ----------
     x : (n, d) array
+        Samples from q.
     score : callable or model
+        Score of p.
     eta : float
         Ridge added to the diagonal of the kernel matrix.
-    width : float
+    width : float, optional
         Width H of the RBF kernel; the default is the median distance between samples.
-    engine : str
-        "direct" for the CPU, "cuda" for a GPU, or "auto".
+    engine : {"auto", "direct", "cuda"}
+        Sums over pairs on the CPU ("direct") or on a GPU ("cuda").
+
+    References
+    ----------
+    Li, Y. and Turner, R. E. (2018). Gradient estimators for implicit models. ICLR.
     """
 
     name = "ge"
 
-    def __init__(self, x, score, eta=0.1, width=None, engine="auto"):
+    def __init__(
+        self,
+        x: Array,
+        score: Score,
+        eta: float = 0.1,
+        width: float | None = None,
+        engine: EngineName = "auto",
+    ):
         self.x = x
         self.p = _differentiable("score", score, "ge")
         self.eta = check_number("eta", eta, 0.0, strict=True)
         self.width = _checked_width(median_distance(x) if width is None else width)
-        centre = np.median(x, axis=0)
-        matrix = kernel_matrix(engine, x, centre, self.width)
-        if matrix is not None:
-            scores_q = -_ridge_on_device(matrix, self.width, self.eta)
-        else:
-            solve = _ridge_cholesky if x.shape[0] <= DENSE_LIMIT else _ridge_conjugate_gradient
-            scores_q = -solve(x - centre, self.width, self.eta)
-        self.smoother = _Smoother(x, scores_q, self.width, -1.0 / self.eta, matrix)
+        matrix = kernel_matrix(engine, x, self.width)
+        self.smoother = _Smoother(matrix, matrix.ridge_scores(self.eta), -1.0 / self.eta)
 
-    def score_q(self, y):
-        """The estimate of s_q at any points; at the samples it is the Stein gradient estimator itself."""
+    def score_q(self, y: Array) -> Array:
+        """Estimate of s_q at any points; at the samples, the Stein gradient estimator itself."""
         return self.smoother.value(y)
 
-    def value(self, y):
+    def value(self, y: Array) -> Array:
+        """Score difference ``f`` at the rows of `y`, (n, d)."""
         return evaluate_score(self.p, y, "score") - self.score_q(y)
 
-    def jacobian(self, y, r):
+    def jacobian(self, y: Array, r: Array) -> Array:
+        """``J(y)^T r``, the gradient of ``r.f`` at each row of `y`, (n, d)."""
         return _along("score", self.p, y, r) - self.smoother.jacobian(y, r)
 
 
-ESTIMATORS = ("ke", "ksd", "ge", "exact")
+ESTIMATORS: dict[str, type[ScoreDifference]] = {
+    estimator.name: estimator
+    for estimator in (KernelSmoothed, KernelizedDifference, SteinGradient, ExactDifference)
+}
+
+
+def needs_function(estimator: str | ScoreDifference) -> bool:
+    """Whether an estimator needs the score of p as a function.
+
+    Parameters
+    ----------
+    estimator : {"ke", "ksd", "ge", "exact"} or ScoreDifference
+        Name of the estimator, or an object that was made beforehand.
+
+    Returns
+    -------
+    bool
+        False where the values of the score at the samples are enough.
+
+    Examples
+    --------
+    >>> from fastsksd.score_difference import needs_function
+    >>> needs_function("ke"), needs_function("ge")
+    (False, True)
+    """
+    return (ESTIMATORS[estimator] if isinstance(estimator, str) else estimator).needs_function
 
 
 def score_difference(
-    x, score, *, estimator="ke", score_q=None, kernel="rbf", debias=True, engine="auto"
-):
-    """The score difference of the model `score` at samples `x` by the estimator named, with sums over pairs by the `engine`.
+    x: Array,
+    score: Score,
+    *,
+    estimator: str | ScoreDifference = "ke",
+    score_q: Score | None = None,
+    kernel: KernelLike = "rbf",
+    debias: bool = True,
+    engine: EngineName = "auto",
+) -> ScoreDifference:
+    """Estimate the score difference of a model at samples.
 
-    `estimator` may also be a `ScoreDifference` made beforehand from the same samples, which is returned as it is.
+    Parameters
+    ----------
+    x : (n, d) array
+        Samples from q.
+    score : (n, d) array, callable or model
+        Score of p. An array is enough for "ke" and "ksd"; see `needs_function`.
+    estimator : {"ke", "ksd", "ge", "exact"} or ScoreDifference
+        Which estimate; see the module. An object made beforehand from the same samples is returned
+        as it is.
+    score_q : callable or model, optional
+        Score of q, for "exact".
+    kernel : "rbf" or RBF(bandwidth=...)
+        Smoothing kernel of "ke", "ksd" and "ge"; its bandwidth is the median distance between
+        samples unless given.
+    debias : bool
+        Whether the matrices will be asked for without estimation noise, which needs three samples.
+    engine : {"auto", "direct", "cuda"}
+        Sums over pairs on the CPU ("direct") or on a GPU ("cuda").
+
+    Returns
+    -------
+    ScoreDifference
+        The estimate.
+
+    Raises
+    ------
+    ValueError
+        If the estimator lacks what it needs: `score_q`, a score that is a function, a third sample,
+        or samples on a scale whose fourth powers neither vanish nor overflow.
+
+    See Also
+    --------
+    fastsksd.active_slices : The slices that follow from it.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> x = np.random.default_rng(0).standard_normal((400, 2)) * [0.5, 1.0]
+    >>> difference = fs.score_difference.score_difference(x, -x)
+    >>> moment = difference.second_moment()
+    >>> bool(moment[0, 0] > 10 * abs(moment[1, 1]))
+    True
     """
     if not isinstance(debias, (bool, np.bool_)):
         raise TypeError(f"`debias` must be True or False, not {type(debias).__name__}.")
@@ -304,7 +347,7 @@ def score_difference(
         if not np.array_equal(estimator.x, x):
             raise ValueError("`estimator` was made from other samples than `x`.")
         return estimator
-    if estimator not in ESTIMATORS:
+    if not isinstance(estimator, str) or estimator not in ESTIMATORS:
         listing = ", ".join(repr(name) for name in ESTIMATORS)
         raise ValueError(
             f"`estimator` must be one of {listing}, or a ScoreDifference object; got {estimator!r}."
@@ -312,7 +355,8 @@ def score_difference(
     if estimator == "exact":
         if score_q is None:
             raise ValueError(
-                "`score_q`, the score of the samples' own law, is needed for estimator='exact'."
+                "`score_q`, the score of the samples' distribution, is needed for "
+                "estimator='exact'."
             )
         return ExactDifference(x, score, score_q)
     if score_q is not None:
@@ -331,11 +375,13 @@ def score_difference(
     )
 
 
-def _width(kernel):
+def _width(kernel: KernelLike) -> float | None:
+    """The kernel's bandwidth, None for the median."""
     kernel = as_kernel(kernel)
     if not isinstance(kernel, RBF):
         raise ValueError(
-            f"`kernel` of the score difference must be 'rbf' (KE and GE smooth with a Gaussian); got {kernel.name!r}."
+            "`kernel` of the score difference must be 'rbf' (KE and GE smooth with a Gaussian); "
+            f"got {kernel.name!r}."
         )
     if np.ndim(kernel.bandwidth):
         raise ValueError(
@@ -344,145 +390,28 @@ def _width(kernel):
     return None if kernel.bandwidth == "median" else kernel.bandwidth
 
 
-def _checked_width(width):
+def _checked_width(width: float) -> float:
     if not _WIDTHS[0] <= width <= _WIDTHS[1]:
         raise ValueError(
-            f"`x` has a median distance (or a bandwidth given) of {width:.0e}, and slices can be found between {_WIDTHS[0]:.0e} and "
-            f"{_WIDTHS[1]:.0e}; rescale the samples, and the scores by the inverse."
+            f"`x` has a median distance (or a bandwidth given) of {width:.0e}, and slices can be "
+            f"found between {_WIDTHS[0]:.0e} and {_WIDTHS[1]:.0e}; rescale the samples, and the "
+            "scores by the inverse."
         )
     return width
 
 
-def _differentiable(name, score, estimator):
+def _differentiable(name: str, score: Score, estimator: str):
+    """A model with derivatives of its score, made from a function where there is none."""
     if score_is_array(score):
         raise ValueError(
-            f"`{name}` must be a callable or a model for estimator={estimator!r}, which differentiates it; got an array."
+            f"`{name}` must be a callable or a model for estimator={estimator!r}, which "
+            "differentiates it; got an array."
         )
     return (
         score if hasattr(score, "score_along") else Model.from_score(getattr(score, "score", score))
     )
 
 
-def _along(name, model, y, r):
+def _along(name: str, model, y: Array, r: Array) -> Array:
     """A model's derivative of its score along r, checked like the score itself."""
     return evaluate_score(lambda points: model.score_along(points, r), y, f"{name}.score_along")
-
-
-@parallel
-def _apply_all(matrices, v):
-    out = np.empty_like(v)
-    for q in numba.prange(v.shape[0]):
-        for i in range(v.shape[1]):
-            total = 0.0
-            for j in range(v.shape[1]):
-                total += matrices[q, i, j] * v[q, j]
-            out[q, i] = total
-    return out
-
-
-def _with_ones(rows):
-    """Another row, of ones: its product with the kernel is the kernel's sums."""
-    return np.concatenate([rows, np.ones((1, rows.shape[1]))])
-
-
-def _parts_on_device(smoother):
-    """On a GPU: what works there, the samples as rows x, and p = s - P x."""
-    kit = smoother.matrix.kit
-    x_rows = kit.transposed(smoother.matrix.x)
-    p_rows = kit.transposed(smoother.placed)
-    kit.add(p_rows, -1.0 / smoother.width**2, x_rows)
-    return kit, x_rows, p_rows
-
-
-def _second_moment_sum(smoother):
-    """The sum over distinct j, i, i' in `KernelSmoothed.second_moment`, on a GPU; q = P x."""
-    matrix, precision = smoother.matrix, 1.0 / smoother.width**2
-    kit, x_rows, p_rows = _parts_on_device(smoother)
-    f_rows = matrix.times(p_rows, own=0.0)
-    kit.add(f_rows, precision, x_rows, kernel_sums_on_device(matrix, 0.0))
-    cross = precision * kit.gather(matrix.times(p_rows, own=0.0, square=True), x_rows)
-    weight = kernel_sums_on_device(matrix, 0.0, square=True)
-    own = kit.gather(kit.weighted(p_rows, weight), p_rows) + precision**2 * kit.gather(
-        kit.weighted(x_rows, weight), x_rows
-    )
-    return kit.gather(f_rows, f_rows) - cross - cross.T - own
-
-
-def _kernelized_moment_sum(smoother, own):
-    """The sum over pairs in `KernelizedDifference.second_moment`, on a GPU."""
-    matrix, precision = smoother.matrix, 1.0 / smoother.width**2
-    kit, x_rows, p_rows = _parts_on_device(smoother)
-    weight = kernel_sums_on_device(matrix, own)
-    cross = precision * kit.gather(kit.weighted(p_rows, weight), x_rows)
-    total = kit.gather(p_rows, matrix.times(p_rows, own=own)) + precision**2 * kit.gather(
-        x_rows, matrix.times(x_rows, own=own)
-    )
-    return total + cross + cross.T + precision * total_weight(kit, weight) * np.eye(cross.shape[0])
-
-
-def _stein_right_side(x, width):
-    """``B_j = sum_i grad_{x_i} k(x_i, x_j)``, (n, d)."""
-    out = np.empty_like(x)
-    x_rows = np.ascontiguousarray(x.T)
-    for block, k in kernel_blocks(x, x, width, diagonal=1.0):
-        out[block] = (k.sum(axis=1)[:, None] * x[block] - product(k, x_rows)) / width**2
-    return out
-
-
-def _ridge_cholesky(x, width, eta):
-    """``(K + eta I)^(-1) B`` by a Cholesky factorisation."""
-    from scipy.linalg import cho_factor, cho_solve
-
-    k = np.concatenate([block for _, block in kernel_blocks(x, x, width, diagonal=1.0)])
-    k[np.diag_indices_from(k)] += eta
-    return cho_solve(
-        cho_factor(k, overwrite_a=True, check_finite=False),
-        _stein_right_side(x, width),
-        check_finite=False,
-    )
-
-
-def _ridge_on_device(matrix, width, eta):
-    """The same by conjugate gradients on a GPU."""
-    kit = matrix.kit
-    x_rows = kit.transposed(matrix.x)
-    right = kit.weighted(x_rows, kernel_sums_on_device(matrix, 1.0))
-    kit.add(right, -1.0, matrix.times(x_rows, own=1.0))
-    solution = matrix.ridge_solve(right, eta, max_steps=_MOST_STEPS)
-    if solution is None:
-        raise _no_convergence(_MOST_STEPS)
-    return np.ascontiguousarray(solution.T) / width**2
-
-
-def _no_convergence(steps):
-    return RuntimeError(
-        f"conjugate gradients for estimator='ge' did not converge in {steps} steps; use a larger ridge `eta`."
-    )
-
-
-def _ridge_conjugate_gradient(x, width, eta, tolerance=1e-8, max_steps=_MOST_STEPS):
-    """The same without storing K: conjugate gradients on all columns at once, each product remaking K block by block."""
-    solution = np.zeros_like(x)
-    residual = _stein_right_side(x, width)
-    direction = residual.copy()
-    norms = np.einsum("nd,nd->d", residual, residual)
-    target = tolerance**2 * norms
-    for _ in range(max_steps):
-        if np.all(norms <= target):
-            return solution
-        rows = np.ascontiguousarray(direction.T)
-        image = (
-            np.concatenate([product(k, rows) for _, k in kernel_blocks(x, x, width, diagonal=1.0)])
-            + eta * direction
-        )
-        curvature = np.einsum("nd,nd->d", direction, image)
-        step = np.divide(norms, curvature, out=np.zeros_like(norms), where=curvature > 0)
-        solution += step * direction
-        residual -= step * image
-        updated = np.einsum("nd,nd->d", residual, residual)
-        direction = (
-            residual
-            + np.divide(updated, norms, out=np.zeros_like(norms), where=norms > 0) * direction
-        )
-        norms = updated
-    raise _no_convergence(max_steps)

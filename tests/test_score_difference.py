@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import fastsksd as fs
 from fastsksd import models
 from fastsksd import score_difference as sd
-from fastsksd.compute import sensitivity
+from fastsksd.engines import gaussian
 
 SEED = st.integers(0, 2**32 - 1)
 
@@ -112,8 +112,8 @@ def test_blocks_change_nothing(debias, estimator, monkeypatch):
         whole.second_moment(debias),
         dense(whole.sensitivity(r, debias), 4, 3),
     )
-    monkeypatch.setattr(sensitivity, "_BLOCK", 7)
-    monkeypatch.setattr(sensitivity, "DENSE_LIMIT", 10)
+    monkeypatch.setattr(gaussian, "_BLOCK", 7)
+    monkeypatch.setattr(gaussian, "DENSE_LIMIT", 10)
     parts = estimator(x, s, width)
     for got, want in zip(
         (parts.value(y), parts.second_moment(debias), dense(parts.sensitivity(r, debias), 4, 3)),
@@ -121,6 +121,20 @@ def test_blocks_change_nothing(debias, estimator, monkeypatch):
         strict=True,
     ):
         np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-14)
+
+
+def test_what_estimators_need():
+    assert list(sd.ESTIMATORS) == ["ke", "ksd", "ge", "exact"]
+    x, s, _, _ = problem(0)
+    for name in sd.ESTIMATORS:
+        options = {"estimator": name, "score_q": np.negative if name == "exact" else None}
+        if sd.needs_function(name):
+            with pytest.raises(ValueError, match="`score` must be a callable or a model"):
+                sd.score_difference(x, s, **options)
+        else:
+            made = sd.score_difference(x, s, **options)
+            assert made.name == name and not sd.needs_function(made)
+        assert sd.score_difference(x, np.negative, **options).name == name
 
 
 @given(SEED, st.floats(0.01, 1.0))
@@ -139,7 +153,7 @@ def test_ge_matches_the_reference(seed, eta):
 def test_ge_conjugate_gradients_agree_with_cholesky(monkeypatch):
     x, _, y, width = problem(1, n=60)
     direct = sd.SteinGradient(x, lambda x: -x, 0.1, width)
-    monkeypatch.setattr(sd, "DENSE_LIMIT", 10)
+    monkeypatch.setattr(gaussian, "DENSE_LIMIT", 10)
     iterative = sd.SteinGradient(x, lambda x: -x, 0.1, width)
     np.testing.assert_allclose(iterative.score_q(y), direct.score_q(y), rtol=1e-5, atol=1e-6)
 

@@ -48,6 +48,20 @@ def test_active_slices_are_top_eigenvectors(seed, debias, n_slices):
             assert abs(g @ basis[:, -1]) > 1 - 1e-8
 
 
+def test_gaps_without_a_second_run_are_rough_upper_estimates():
+    x, s = problem(5)
+    difference = KernelSmoothed(x, s)
+    exact = slices.find_slices(difference, max_steps=6)
+    rough = slices.find_slices(difference, max_steps=6, gaps=False)
+    for name in ("r", "g", "r_values", "g_values"):
+        assert np.array_equal(getattr(rough, name), getattr(exact, name))
+    assert np.all(rough.g_gaps >= exact.g_gaps - 0.02 * np.abs(exact.g_values))
+    # Six steps in six dimensions find all eigenvalues.
+    np.testing.assert_allclose(rough.g_gaps, exact.g_gaps, atol=0.02 * exact.g_values.max())
+    few = slices.find_slices(difference, max_steps=3, gaps=False)
+    assert np.all(np.isfinite(few.g_gaps)) and np.any(few.g_gaps > 1.05 * exact.g_gaps)
+
+
 @pytest.mark.parametrize("estimator", ["ke", "ge", "exact"])
 def test_fixed_bases(estimator):
     x, _ = problem(0)

@@ -1,1 +1,1 @@
-"""Compiled mathematics: decorators, pointwise kernels, medians, series, projections, random streams, linear algebra."""
+"""Compiled mathematics on plain arrays: no options, no validation and no random generators."""

@@ -5,15 +5,12 @@ Numba's for the cores (measured: 10 to 25 ms lost per switch on two cores), and 
 every number of threads.
 """
 
-import math
-
 import numba
 import numpy as np
 
 from .jit import compiled, parallel, prefer_wide_vectors
 
 _A_ROWS, _B_ROWS, _DEPTH = 32, 64, 512  # block sizes of `product`, fixed for reproducible rounding
-_LAPACK = 256  # dimension beyond which LAPACK's blocked eigen-solver wins
 _SMALL = 1_000_000  # multiplications below which threads do not pay
 # Block of a tile that `quadratic_forms` keeps in cache while the weights stream by.
 _GROUP, _COLUMNS = (32, 512)
@@ -93,19 +90,26 @@ def _product_block(a, b, c, column, i0, i1, j0, j1):
                 )  # fmt: skip
             for j in range(j4, j1):
                 for u in range(i, i + 4):
-                    c[u, j] += _dot(a[u, u0:u1], b[j, k0:k1])
+                    c[u, j] += dot(a[u, u0:u1], b[j, k0:k1])
         for i in range(i4, i1):
             for j in range(j0, j1):
-                c[i, j] += _dot(a[i, u0:u1], b[j, k0:k1])
+                c[i, j] += dot(a[i, u0:u1], b[j, k0:k1])
 
 
 @compiled
-def _dot(a, b):
+def dot(a, b):
     prefer_wide_vectors()
     total = 0.0
     for k in range(a.size):
         total += a[k] * b[k]
     return total
+
+
+@compiled
+def add_scaled(w, factor, other):
+    prefer_wide_vectors()
+    for i in range(w.size):
+        w[i] += factor * other[i]
 
 
 @compiled
@@ -221,7 +225,7 @@ def _forms_of_group(tile, weights, row, column, first, last, out):
                     _form_4x4(tile, i, j, stop, weights, b, row, column, out)
         for i in range(first, last):
             for b in range(count4 if i < last4 else 0, count):
-                out[b] += weights[b, row + i] * _dot(
+                out[b] += weights[b, row + i] * dot(
                     tile[i, start:stop], weights[b, column + start : column + stop]
                 )
 
@@ -275,7 +279,7 @@ def _forms_of_signs(tile, weights, row, column, first, last, table, out):
             out[b + 2] += weights[b + 2, row + first] * s2
             out[b + 3] += weights[b + 3, row + first] * s3
         for b in range(count // 4 * 4, count):
-            out[b] += weights[b, row + first] * _dot(
+            out[b] += weights[b, row + first] * dot(
                 table[patterns[b], :size], weights[b, begin:end]
             )
 
@@ -330,318 +334,8 @@ def _form_4x4(tile, i, j, stop, weights, b, row, column, out):
     out[b + 3] += s3
 
 
-def symmetric_eigenvectors(matrix):
-    """Eigenvalues of a symmetric matrix, largest first, and their eigenvectors as rows."""
-    if matrix.shape[0] > _LAPACK:
-        values, vectors = np.linalg.eigh(matrix)
-        return values[::-1], np.ascontiguousarray(vectors.T[::-1])
-    values, vectors = _tridiagonal_ql(*_tridiagonalise(np.array(matrix, dtype=float)))
-    order = np.argsort(-values, kind="stable")
-    return values[order], vectors[order]
-
-
-@compiled
-def _tridiagonalise(a):
-    """Householder reduction of `a`, in place: diagonal, off-diagonal, and the rows of the transposed basis."""
-    n = a.shape[0]
-    basis = np.zeros((n, n))
-    for i in range(n):
-        basis[i, i] = 1.0
-    v = np.zeros(n)
-    p = np.zeros(n)
-    for k in range(n - 2):
-        largest = 0.0
-        for i in range(k + 1, n):
-            largest = max(largest, abs(a[k, i]))
-        if largest == 0.0:
-            continue
-        for i in range(n):
-            v[i] = a[k, i] / largest if i > k else 0.0
-        norm = math.sqrt(_dot(v, v))
-        v[k + 1] += norm if v[k + 1] > 0 else -norm
-        beta = 2.0 / _dot(v, v)
-        for i in range(k, n):
-            p[i] = beta * _dot(a[i], v)
-        p[:k] = 0.0
-        add_scaled(p, -0.5 * beta * _dot(p, v), v)
-        for i in range(k, n):
-            v_i = v[i]
-            add_scaled(a[i], -v_i, p)
-            add_scaled(a[i], -p[i], v)
-        p[:] = 0.0
-        for i in range(k + 1, n):
-            add_scaled(p, v[i], basis[i])
-        for i in range(k + 1, n):
-            add_scaled(basis[i], -beta * v[i], p)
-    diagonal = np.empty(n)
-    off = np.zeros(n)
-    for i in range(n):
-        diagonal[i] = a[i, i]
-        if i < n - 1:
-            off[i] = a[i, i + 1]
-    return diagonal, off, basis
-
-
-@compiled
-def _tridiagonal_ql(diagonal, off, basis):
-    """Implicit QL with Wilkinson's shift; `basis` is turned into the eigenvectors, as rows."""
-    n = diagonal.size
-    for low in range(n):
-        for _ in range(60):
-            m = low
-            while m < n - 1 and abs(off[m]) > 2.3e-16 * (abs(diagonal[m]) + abs(diagonal[m + 1])):
-                m += 1
-            if m == low:
-                break
-            g = (diagonal[low + 1] - diagonal[low]) / (2.0 * off[low])
-            r = math.hypot(g, 1.0)
-            g = diagonal[m] - diagonal[low] + off[low] / (g + (r if g >= 0 else -r))
-            s = c = 1.0
-            p = 0.0
-            early = False
-            for i in range(m - 1, low - 1, -1):
-                f = s * off[i]
-                b = c * off[i]
-                r = math.hypot(f, g)
-                off[i + 1] = r
-                if r == 0.0:
-                    diagonal[i + 1] -= p
-                    off[m] = 0.0
-                    early = True
-                    break
-                s = f / r
-                c = g / r
-                g = diagonal[i + 1] - p
-                r = (diagonal[i] - g) * s + 2.0 * c * b
-                p = s * r
-                diagonal[i + 1] = g + p
-                g = c * r - b
-                _rotate(basis[i], basis[i + 1], c, s)
-            if not early:
-                diagonal[low] -= p
-                off[low] = g
-                off[m] = 0.0
-    return diagonal, basis
-
-
-@compiled
-def _rotate(x, y, c, s):
-    prefer_wide_vectors()
-    for k in range(x.size):
-        f = y[k]
-        y[k] = s * x[k] + c * f
-        x[k] = c * x[k] - s * f
-
-
 def eigenvalues_of_product(covariance, coupling):
     """Eigenvalues of ``C T`` for a covariance C = A A^T and a symmetric T of any sign: those of ``A^T T A``."""
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     return np.linalg.eigvalsh(root.T @ coupling @ root)
-
-
-def top_eigenpairs(apply, guess, *, gaps=True, tolerance=1e-8, max_steps=150):
-    """Largest eigenvalue with its eigenvector, and the gap to the second, of m symmetric (d, d) operators in lockstep.
-
-    `guess`, (m, d), holds a unit vector for each operator that may be close to its eigenvector, or not.
-
-    Lanczos with full reorthogonalisation, all m processes advancing together so that `apply`, which maps the (m, d) array
-    of one vector per operator to the products, can be a few large matrix products; ``apply.restricted(mask)`` is the same for some of
-    the operators. A first pass finds the top pair to a
-    residual of `tolerance` times the eigenvalue; a second one, kept orthogonal to it, the next eigenvalue to 1e-2 of the
-    first, which also sees an eigenvalue of multiplicity two.
-
-    Returns
-    -------
-    vectors (m, d), values (m,), gaps (m,) or None
-    """
-    m, d = guess.shape
-    # The random part is fixed: the result is a property of the operators, not of the caller's generator.
-    noise = np.random.default_rng(20210).standard_normal((m, d))
-    values, vectors = _lanczos(
-        apply, guess + 0.1 / np.sqrt(d) * noise, min(d, max_steps), tolerance
-    )
-    if not gaps:
-        return vectors, values, None
-    if d == 1:
-        return vectors, values, np.full(m, np.inf)
-    second, _ = _lanczos(
-        apply, noise, min(d - 1, max_steps), 1e-2, deflate=vectors, scale=np.abs(values)
-    )
-    return vectors, values, np.maximum(values - second, 0.0)
-
-
-def _lanczos(apply, start, steps, tolerance, deflate=None, scale=0.0):
-    m, d = start.shape
-    values = np.empty(m)
-    vectors = np.empty((m, d))
-    # Operators not yet converged; those that are leave when they are half of all.
-    running = np.arange(m)
-    scale = np.broadcast_to(scale, m)
-    deflate = np.zeros((m, d)) if deflate is None else deflate
-    basis = np.empty((m, steps, d))
-    diagonal = np.zeros((m, steps))
-    off_diagonal = np.zeros((m, steps))
-    q = _sized(_orthonormalise, m * d)(start, basis, 0, deflate)
-    for k in range(steps):
-        basis[:, k] = q
-        work = running.size * d
-        w = apply(q)
-        if k == 0:
-            units = _units(w)
-        w = np.ascontiguousarray(w * units[:, None])
-        q = _sized(_lanczos_step, work)(basis, w, k, diagonal, off_diagonal, deflate, start)
-        # A few steps at least: an early Ritz value may belong to a lower eigenvalue.
-        if k < steps - 1 and (k % 2 == 0 or k < 5):
-            continue
-        ritz, coefficients, residuals = _sized(_top_ritz_pairs, work)(diagonal, off_diagonal, k + 1)
-        done = residuals <= tolerance * np.maximum(np.abs(ritz), scale[running] * units)
-        if k == steps - 1:
-            done[:] = True
-        if 2 * np.count_nonzero(done) >= running.size:
-            values[running[done]] = ritz[done] / units[done]
-            found = np.einsum("mk,mkd->md", coefficients[done], basis[done, : k + 1])
-            vectors[running[done]] = found / np.linalg.norm(found, axis=1, keepdims=True)
-            if done.all():
-                break
-            left = ~done
-            running = running[left]
-            apply = apply.restricted(left)
-            basis, diagonal, off_diagonal, deflate, start, q, units = (
-                np.ascontiguousarray(array[left])
-                for array in (basis, diagonal, off_diagonal, deflate, start, q, units)
-            )
-    return values, vectors
-
-
-def _units(w):
-    """Powers of two that bring the rows of `w` to a size of about one: squares then neither overflow nor vanish, and no bit changes."""
-    exponents = np.frexp(np.abs(w).max(axis=1))[1]
-    return np.ldexp(1.0, np.clip(-exponents, -1000, 1000))
-
-
-def _sized(function, work):
-    """The serial version of a parallel function when there is little work."""
-    return function if work >= 4096 else function.serial
-
-
-@parallel
-def _orthonormalise(start, basis, k, deflate):
-    """Rows of `start` made orthogonal to the first k basis vectors and to `deflate`, of unit length."""
-    out = start.copy()
-    for q in numba.prange(out.shape[0]):
-        _project_out(out[q], basis[q], k, deflate[q])
-        _scale(out[q], 1.0 / math.sqrt(_dot(out[q], out[q])))
-    return out
-
-
-# Plain loops where array expressions would do: those take seconds to compile.
-
-
-@compiled
-def _scale(w, factor):
-    for i in range(w.size):
-        w[i] *= factor
-
-
-@compiled
-def add_scaled(w, factor, other):
-    prefer_wide_vectors()
-    for i in range(w.size):
-        w[i] += factor * other[i]
-
-
-@compiled
-def _project_out(w, basis, k, deflate):
-    for _ in range(2):
-        add_scaled(w, -_dot(w, deflate), deflate)
-        for i in range(k):
-            add_scaled(w, -_dot(w, basis[i]), basis[i])
-
-
-@parallel
-def _lanczos_step(basis, w, k, diagonal, off_diagonal, deflate, start):
-    """Fill row k of the tridiagonal matrices; returns the next basis vectors."""
-    m = w.shape[0]
-    for q in numba.prange(m):
-        scale = math.sqrt(_dot(w[q], w[q]))
-        diagonal[q, k] = _dot(basis[q, k], w[q])
-        _project_out(w[q], basis[q], k + 1, deflate[q])
-        norm = math.sqrt(_dot(w[q], w[q]))
-        for i in range(k):
-            scale = max(scale, abs(diagonal[q, i]))
-        if norm <= 1e-13 * scale:
-            # The space found so far is invariant: go on in its complement from a new direction.
-            norm = 0.0
-            for i in range(w.shape[1]):
-                w[q, i] = start[q, (i + k + 1) % w.shape[1]]
-            _project_out(w[q], basis[q], k + 1, deflate[q])
-            fresh = math.sqrt(_dot(w[q], w[q]))
-            _scale(w[q], 1.0 / fresh if fresh > 1e-10 else 0.0)
-        else:
-            _scale(w[q], 1.0 / norm)
-        off_diagonal[q, k] = norm
-    return w
-
-
-@parallel
-def _top_ritz_pairs(diagonal, off_diagonal, k):
-    """Top eigenpair of each leading (k, k) tridiagonal matrix, by bisection and inverse iteration, with its residual."""
-    m = diagonal.shape[0]
-    values = np.empty(m)
-    vectors = np.empty((m, k))
-    residuals = np.empty(m)
-    for q in numba.prange(m):
-        values[q] = _top_ritz(diagonal[q, :k], off_diagonal[q, :k], vectors[q])
-        residuals[q] = off_diagonal[q, k - 1] * abs(vectors[q, k - 1])
-    return values, vectors, residuals
-
-
-@compiled
-def _top_ritz(diagonal, off, vector):
-    k = diagonal.size
-    low, high = diagonal[0], diagonal[0]
-    for i in range(k):
-        radius = (off[i - 1] if i > 0 else 0.0) + (off[i] if i < k - 1 else 0.0)
-        high = max(high, diagonal[i] + radius)
-        low = max(low, diagonal[i])
-    scale = max(abs(low), abs(high))
-    # Squares of its reciprocal must not overflow when the matrix is zero.
-    tiny = 1e-150 + 1e-17 * scale
-    while high - low > 4e-16 * scale:
-        middle = 0.5 * (low + high)
-        if middle <= low or middle >= high:
-            break
-        # Sturm: the matrix minus `middle` is negative definite when every pivot is negative.
-        pivot = diagonal[0] - middle
-        above = pivot >= 0.0
-        for i in range(1, k):
-            if above:
-                break
-            pivot = (
-                diagonal[i]
-                - middle
-                - off[i - 1] * off[i - 1] / (pivot if abs(pivot) > tiny else -tiny)
-            )
-            above = pivot >= 0.0
-        if above:
-            low = middle
-        else:
-            high = middle
-    value = high
-    # Inverse iteration with a shift just above the value, where the matrix is definite and elimination needs no pivoting.
-    shift = value + 1e-14 * scale + tiny
-    pivots = np.empty(k)
-    pivots[0] = shift - diagonal[0]
-    for i in range(1, k):
-        pivots[i] = shift - diagonal[i] - off[i - 1] * off[i - 1] / pivots[i - 1]
-    for i in range(k):
-        vector[i] = 1.0 + 0.01 * i
-    for _ in range(3):
-        for i in range(1, k):
-            vector[i] += off[i - 1] / pivots[i - 1] * vector[i - 1]
-        vector[k - 1] /= pivots[k - 1]
-        for i in range(k - 2, -1, -1):
-            vector[i] = (vector[i] + off[i] * vector[i + 1]) / pivots[i]
-        _scale(vector, 1.0 / math.sqrt(_dot(vector, vector)))
-    return value

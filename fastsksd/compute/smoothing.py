@@ -16,6 +16,12 @@ along = product  # u (m, d) along the samples (n, d): (m, n)
 gather = product  # rows (m, n) summed over samples with columns (d, n): (m, d), on the host
 
 
+def total_weight(weights):
+    """Sum of the weights (n,) of all samples."""
+    n = weights.size
+    return float(product(weights.reshape(1, n), np.full((1, n), 1.0))[0, 0])
+
+
 def pick(rows, mask):
     """Rows by a boolean mask."""
     return rows[mask]

@@ -86,7 +86,7 @@ def _meet_across(code, y, s, a, ds, dy, by_a, first, second):
 
 
 @compiled
-def one_slice_gradients(code, own, y, s, a, ds, dy):
+def one_slice_gradients(code, v_statistic, y, s, a, ds, dy):
     """The same for one slice, in units of its bandwidth, for loops that are compiled as a whole: fills `ds` and `dy`, returns the
     value and its derivative in `a`. The U-statistic, or with `own` pairs the V-statistic. All four arrays have room for the margin."""
     n = y.size - MARGIN
@@ -104,7 +104,7 @@ def one_slice_gradients(code, own, y, s, a, ds, dy):
         value += s[i] * ds[i]
     by_a *= 2.0
     weight = 1.0 / (n * (n - 1.0))
-    if own:
+    if v_statistic:
         for i in range(n):
             value += s[i] * s[i] + a * a
             ds[i] += s[i]

@@ -1,5 +1,10 @@
-"""Contract of every engine: statistics, replicates and matrix against slow references, for any number of threads."""
+"""Contract of every engine.
 
+It fulfils the protocol; its statistics, replicates and matrix are those of slow references; and they
+do not depend on the number of threads.
+"""
+
+import inspect
 import subprocess
 import sys
 import textwrap
@@ -12,19 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastsksd as fs
-from fastsksd.compute.linalg import (
-    gram,
-    product,
-    quadratic_forms,
-    symmetric_eigenvectors,
-    top_eigenpairs,
-)
+from fastsksd.baselines.features import FeaturePairs
 from fastsksd.compute.projections import project
 from fastsksd.engines import DirectEngine, FourierEngine, choose_engine, fourier
 from fastsksd.engines import pairs as pairs_module
-from fastsksd.engines.multivariate import MultivariateEngine
+from fastsksd.engines.gaussian import GaussianMatrix
+from fastsksd.engines.multivariate import KernelPairs, MultivariateEngine
+from fastsksd.engines.protocol import KernelMatrix, KernelProducts, PairEngine, SliceEngine
 from fastsksd.procedure.nulls import Weights
-from fastsksd.score_difference import DenseOperators
 
 TOLERANCE = {
     "direct": 1e-12,
@@ -46,6 +46,80 @@ def reference_matrix(x, s, slices, kernel, h):
         reference.stein_matrix(x, s, r, g, kernel, w)
         for r, g, w in zip(slices.r, slices.g, h, strict=True)
     )
+
+
+def methods(protocol):
+    """Names and arguments of the methods that a protocol asks for."""
+    for name in dir(protocol):
+        member = inspect.getattr_static(protocol, name)
+        if inspect.isfunction(member) and not name.startswith("_"):
+            yield name, arguments(member)
+
+
+def arguments(function):
+    """Names, kinds and defaults of the arguments of a function, without annotations."""
+    return [
+        (parameter.name, parameter.kind, parameter.default)
+        for parameter in inspect.signature(function).parameters.values()
+    ]
+
+
+def check_methods(cls, protocol):
+    assert len(list(methods(protocol))) > 1
+    for name, wanted in methods(protocol):
+        assert arguments(getattr(cls, name)) == wanted, f"{cls.__name__}.{name}"
+
+
+def loaded_engine(name):
+    x, s, slices = problem(0, n=9)
+    return choose_engine(name)(0, *project(x, s, slices, fs.RBF()))
+
+
+def test_an_engine_of_slices_fulfils_the_protocol(engine):
+    loaded = loaded_engine(engine)
+    assert isinstance(loaded, SliceEngine) and isinstance(loaded.rescaled(2.0), SliceEngine)
+    assert isinstance(loaded.name, str) and loaded.n == 9
+    check_methods(type(loaded), SliceEngine)
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: MultivariateEngine(0, x, -x, 1.0),
+    lambda x: KernelPairs(0, x, 1.0),
+    lambda x: FeaturePairs(x.T),
+])  # fmt: skip
+def test_other_engines_fulfil_the_protocol(make):
+    x = problem(0, n=9)[0]
+    loaded = make(x)
+    assert isinstance(loaded, PairEngine) and isinstance(loaded.name, str) and loaded.n == 9
+    check_methods(type(loaded), PairEngine)
+    weights = np.random.default_rng(0).standard_normal((3, 12))
+    sums, replicates = loaded.sums_and_replicates(weights, 2)
+    np.testing.assert_allclose(sums, loaded.sums(), rtol=1e-12)
+    np.testing.assert_allclose(loaded.row_sums().sum(), sums[0], rtol=1e-9)
+    np.testing.assert_allclose(loaded.sums_and_replicates(weights[:, 2:].copy())[1], replicates)
+    spectrum = loaded.spectrum()
+    trace = (loaded.diagonal()[0] - (sums[0] + loaded.diagonal()[0]) / 9) / 9
+    np.testing.assert_allclose(spectrum.sum(), trace, rtol=1e-9)
+
+
+def test_classes_of_the_device_have_the_methods_of_the_protocols():
+    from fastsksd.engines.cuda.fourier import CudaFourierEngine
+    from fastsksd.engines.cuda.gaussian import CudaGaussianMatrix, CudaKernelProducts
+    from fastsksd.engines.cuda.pairs import CudaDirectEngine
+
+    for cls in (CudaDirectEngine, CudaFourierEngine):
+        check_methods(cls, SliceEngine)
+        assert callable(cls.draw) and hasattr(cls, "name")
+    check_methods(CudaGaussianMatrix, KernelMatrix)
+    check_methods(CudaKernelProducts, KernelProducts)
+
+
+def test_the_kernel_matrix_of_the_cpu_fulfils_the_protocol():
+    x = problem(0, n=9)[0]
+    matrix = GaussianMatrix(x, 1.5, x[0])
+    assert isinstance(matrix, KernelMatrix)
+    check_methods(GaussianMatrix, KernelMatrix)
+    check_methods(type(matrix.products(1.0)), KernelProducts)
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "imq"])
@@ -247,24 +321,6 @@ def test_a_tolerance_beyond_doubles_goes_to_the_direct_engine():
     )
 
 
-@pytest.mark.parametrize("m", [1, 33, 64, 150])
-def test_gram_is_a_product_with_itself(m):
-    a = np.random.default_rng(m).standard_normal((m, 700))
-    np.testing.assert_allclose(gram(a), a @ a.T, rtol=1e-12, atol=1e-11)
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(1, 60))
-def test_symmetric_eigenvectors(seed, n):
-    rng = np.random.default_rng(seed)
-    a = rng.standard_normal((n, max(1, n // 2)))
-    matrix = a @ a.T - rng.integers(0, 2) * np.eye(n)
-    values, vectors = symmetric_eigenvectors(matrix)
-    scale = np.abs(matrix).max() * n
-    np.testing.assert_allclose(vectors @ vectors.T, np.eye(n), atol=1e-13 * n)
-    np.testing.assert_allclose(vectors @ matrix, values[:, None] * vectors, atol=1e-14 * scale)
-    np.testing.assert_allclose(values, np.linalg.eigvalsh(matrix)[::-1], atol=1e-14 * scale)
-
-
 @given(
     st.integers(0, 2**32 - 1), st.integers(2, 40), st.sampled_from(["rbf", "imq"]), st.floats(-3, 3)
 )
@@ -302,78 +358,6 @@ def test_ksd_replicates_match_the_reference():
     np.testing.assert_allclose(
         replicates, [reference.bootstrap_replicate(matrix, w) for w in weights], rtol=1e-11
     )
-
-
-@given(st.integers(1, 70), st.integers(1, 70), st.integers(1, 700))
-def test_product_is_a_matrix_product(m, n, depth):
-    rng = np.random.default_rng([m, n, depth])
-    a, b = rng.standard_normal((m, depth)), rng.standard_normal((n, depth))
-    np.testing.assert_allclose(product(a, b), a @ b.T, rtol=1e-12, atol=1e-11)
-
-
-def test_product_takes_any_layout():
-    rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((300, 90)), rng.standard_normal((300, 80))
-    np.testing.assert_allclose(product(a.T, b.T), a.T @ b, rtol=1e-12, atol=1e-11)
-
-
-@given(
-    st.integers(1, 50),
-    st.sampled_from([1, 2, 5, 9, 127, 128, 131]),
-    st.sampled_from(["any", "signs", "some signs"]),
-)
-def test_quadratic_forms(n, count, kind):
-    rng = np.random.default_rng([n, count])
-    tile, weights = rng.standard_normal((n, n)), rng.standard_normal((count, 2 * n))
-    if kind != "any":
-        weights = np.where(weights < 0, -1.0, 1.0)
-    if kind == "some signs":
-        weights[-1, n + n // 2] = 0.5
-    np.testing.assert_allclose(
-        quadratic_forms(tile, weights, 0, n),
-        np.einsum("bi,ij,bj->b", weights[:, :n], tile, weights[:, n:]),
-        rtol=1e-10,
-        atol=1e-10,
-    )
-    upper = np.triu(tile, 1)
-    np.testing.assert_allclose(
-        quadratic_forms(upper, weights, n, n),
-        np.einsum("bi,ij,bj->b", weights[:, n:], upper, weights[:, n:]),
-        rtol=1e-10,
-        atol=1e-10,
-    )
-
-
-@given(
-    st.integers(0, 2**32 - 1),
-    st.integers(1, 12),
-    st.sampled_from(["definite", "indefinite", "rank one", "zero"]),
-)
-def test_lanczos_finds_the_top_pair(seed, d, shape):
-    rng = np.random.default_rng(seed)
-    a = rng.standard_normal((4, d, d))
-    matrices = {
-        "definite": a @ a.transpose(0, 2, 1),
-        "indefinite": a + a.transpose(0, 2, 1),
-        "rank one": a[:, :, :1] * a[:, None, :, 0],
-        "zero": 0 * a,
-    }[shape]
-    vectors, values, gaps = top_eigenpairs(DenseOperators(matrices), np.tile(np.eye(d)[0], (4, 1)))
-    exact = np.linalg.eigvalsh(matrices)
-    scale = np.abs(exact).max() + 1e-300
-    np.testing.assert_allclose(values, exact[:, -1], atol=1e-9 * scale)
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, rtol=1e-12)
-    residual = np.einsum("mij,mj->mi", matrices, vectors) - values[:, None] * vectors
-    assert np.abs(residual).max() <= 1e-7 * scale
-    if d > 1:
-        np.testing.assert_allclose(gaps, exact[:, -1] - exact[:, -2], atol=0.02 * scale)
-
-
-def test_lanczos_sees_a_double_eigenvalue():
-    matrices = np.tile(np.diag([3.0, 3.0, 1.0, 0.5]), (2, 1, 1))
-    _, values, gaps = top_eigenpairs(DenseOperators(matrices), np.eye(4)[:2])
-    np.testing.assert_allclose(values, 3.0, rtol=1e-12)
-    assert np.all(gaps < 0.05)
 
 
 def single_and_many_threads(function):

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import fastsksd as fs
-from fastsksd import cli, engines
+from fastsksd import engines
+from fastsksd.cli import main
 from fastsksd.compute.pointwise import kernel_derivatives, stein_term
 from fastsksd.engines import cuda as door
 
@@ -86,21 +87,21 @@ def test_without_a_device_the_error_says_so(monkeypatch, driver, words):
 
 
 def test_what_is_held_is_found_by_its_memory():
-    from fastsksd.engines.cuda.held import find
+    from fastsksd.engines.sessions import find, session
 
     x, other = np.arange(24.0).reshape(8, 3), np.zeros((8, 3))
     assert find(x) is None
-    with door.holding(x):
+    with session(x):
         held, start, stop = find(x[2:5])
         assert held.array is x and (start, stop) == (2, 5)
         for rows in (other, x[::2], x[:, :2], x.ravel()[1:22].reshape(7, 3), x.astype(np.float32)):
             assert find(rows) is None
-        with door.holding(x[4:], other):
+        with session(x[4:], other):
             assert find(x[4:6])[0] is held and find(other)[1:] == (0, 8)
         assert find(other) is None
-        with door.holding(other[::2]):  # whose rows are not one after another
+        with session(other[::2]):  # whose rows are not one after another
             assert find(other[2:4]) is None
-        with pytest.raises(RuntimeError), door.holding(other):
+        with pytest.raises(RuntimeError), session(other):
             raise RuntimeError
         assert find(other) is None
     assert find(x) is None
@@ -141,12 +142,12 @@ def test_auto_takes_a_gpu_for_large_work_alone(monkeypatch):
 
 def test_bench_without_a_device(monkeypatch, capsys):
     monkeypatch.setattr(door, "missing", lambda: "no NVIDIA driver was found on this machine.")
-    assert cli.main(["bench", "--engine", "cuda"]) == 2
+    assert main(["bench", "--engine", "cuda"]) == 2
     assert "no NVIDIA driver" in capsys.readouterr().err
 
 
 def test_info(monkeypatch, capsys):
-    assert cli.main(["info"]) == 0
+    assert main(["info"]) == 0
     text = capsys.readouterr().out
     for words in (
         f"fastsksd {fs.__version__}",
@@ -157,7 +158,7 @@ def test_info(monkeypatch, capsys):
     ):
         assert words in text
     monkeypatch.setattr(door, "hardware", lambda: ("a GPU", "another"))
-    assert cli.main(["info"]) == 0
+    assert main(["info"]) == 0
     text = capsys.readouterr().out
     assert "device 1: another" in text and "| 100000 | 100 | 1000 | cuda" in text
 

@@ -25,8 +25,8 @@ import functools
 import os
 import sys
 
+from ..sessions import session as holding  # noqa: F401
 from .errors import CudaUnavailable, DeviceOutOfMemory  # noqa: F401
-from .held import holding  # noqa: F401
 
 INSTALL = (
     "Install the package numba-cuda with the libraries of your driver's CUDA version: pip install 'fastsksd[cu13]' (driver 580 or "

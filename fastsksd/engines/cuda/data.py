@@ -1,15 +1,15 @@
 """Samples and scores on the device, where they stay for a whole test.
 
-Within `holding`, see `engines.cuda`, an array goes to the device when it is first asked for there and stays: halves of the samples are
-stretches of what lies there, and projections, minibatches and centred copies are made from it.
+Within `engines.session` an array goes to the device when it is first asked for and stays there. Halves
+of the samples are stretches of it, and projections, minibatches and centred copies are made from it.
 """
 
 import numpy as np
 from numba import float32, float64, int64, void
 
+from ..sessions import find
 from .blocks import DEPTH, PADDED, add_outer
 from .device import LAST, MICRO, SIDE, SPAN, THREADS, Kernel, cuda, empty, groups, kernel, upload
-from .held import find
 
 _MATRIX, _VECTOR = float64[:, ::1], float64[::1]
 

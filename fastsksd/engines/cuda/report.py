@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 from numba import float32, float64
 
-from . import blocks, data, device, fourier, gradients, pairs, smoothing, weights
+from . import blocks, data, device, fourier, gaussian, gradients, pairs, smoothing, weights
 
-ROOMS = (blocks, data, weights, pairs, fourier, smoothing, gradients)
+ROOMS = (blocks, data, weights, pairs, fourier, smoothing, gaussian, gradients)
 CAPABILITIES = ((7, 5), (8, 0), (9, 0))
 _KINDS = {0: "RBF", 1: "IMQ"}
 _STATIC_SHARED = 48 * 1024  # bytes that a block may have without asking

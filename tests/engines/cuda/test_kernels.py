@@ -6,8 +6,8 @@ import reference
 
 import fastsksd as fs
 from fastsksd.compute import smoothing as host
-from fastsksd.engines import cuda as door
-from fastsksd.engines.cuda import blocks, data, device, smoothing, weights
+from fastsksd.engines import session
+from fastsksd.engines.cuda import blocks, data, device, gaussian, smoothing, weights
 from fastsksd.engines.cuda.fourier import CudaFourierEngine
 from fastsksd.engines.cuda.gradients import slice_gradients as device_gradients
 from fastsksd.engines.cuda.pairs import CudaDirectEngine
@@ -155,7 +155,7 @@ def test_gradients(code, real, n, m, statistic):
         np.testing.assert_allclose(got, expected, rtol=0, atol=SINGLE[real])
 
 
-def gaussian(x, y, width):
+def dense_kernel(x, y, width):
     return np.array([[reference.multivariate_kernel(a, b, "rbf", width) for b in y] for a in x])
 
 
@@ -168,21 +168,24 @@ def test_products_with_the_kernel(n, d, rows, monkeypatch):
         rng.standard_normal((5, d)),
         rng.standard_normal((rows, n)),
     )
-    matrix, k, there = smoothing.CudaKernelMatrix(x, 2.0), gaussian(x, x, 2.0), device.upload(left)
-    np.testing.assert_allclose(device.download(matrix.times(there, own=1.0)), left @ k, atol=1e-13)
+    matrix = gaussian.CudaGaussianMatrix(x, 2.0, np.zeros(d))
+    k, there = dense_kernel(x, x, 2.0), device.upload(left)
     np.testing.assert_allclose(
-        device.download(matrix.times(there, own=0.0, square=True)),
+        device.download(matrix.times(there, diagonal=1.0)), left @ k, atol=1e-13
+    )
+    np.testing.assert_allclose(
+        device.download(matrix.times(there, diagonal=0.0, square=True)),
         left @ (k - np.eye(n)) ** 2,
         atol=1e-13,
     )
-    np.testing.assert_allclose(matrix.times_at(y, left), left @ gaussian(x, y, 2.0), atol=1e-13)
+    np.testing.assert_allclose(matrix.times_at(y, left), left @ dense_kernel(x, y, 2.0), atol=1e-13)
 
 
 def test_conjugate_gradients():
     rng = np.random.default_rng(0)
     x, right = rng.standard_normal((9, 2)), rng.standard_normal((2, 9))
-    matrix = smoothing.CudaKernelMatrix(x, 1.0)
-    exact = np.linalg.solve(gaussian(x, x, 1.0) + 0.5 * np.eye(9), right.T).T
+    matrix = gaussian.CudaGaussianMatrix(x, 1.0, np.zeros(2))
+    exact = np.linalg.solve(dense_kernel(x, x, 1.0) + 0.5 * np.eye(9), right.T).T
     np.testing.assert_allclose(matrix.ridge_solve(device.upload(right), 0.5), exact, atol=1e-7)
     assert matrix.ridge_solve(device.upload(right), 0.5, max_steps=1) is None
 
@@ -243,7 +246,7 @@ def test_projections_of_data_on_the_device(n, d, m, real):
 
 def test_stretches_of_what_is_held_are_not_copied():
     x = np.arange(24.0).reshape(8, 3)
-    with door.holding(x):
+    with session(x):
         whole, part = data.rows_there(x), data.rows_there(x[2:5])
         assert data.rows_there(x) is whole
         device.cuda.to_device(-x, to=whole)
@@ -266,7 +269,7 @@ def test_parts_of_the_matrix_free_products(m, n):
         ]
         got, expected = getattr(smoothing, name)(*there), getattr(host, name)(*here)
         if expected is not None:
-            got = got if isinstance(got, np.ndarray) else device.download(got)
+            got = device.download(got) if hasattr(got, "copy_to_host") else got
             np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12)
         for a, b in zip(there, here, strict=True):
             if isinstance(b, np.ndarray):
@@ -275,6 +278,7 @@ def test_parts_of_the_matrix_free_products(m, n):
     check("transposed", one())
     check("stacked", one(), one((2, n)))
     check("weighted", one(), one(n))
+    check("total_weight", one(n))
     check("add", one(), 0.7, one())
     check("add", one(), 0.7, one(), one(n))
     check("gather", one(), one((4, n)))

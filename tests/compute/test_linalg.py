@@ -1,0 +1,54 @@
+"""Products and quadratic forms against NumPy."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastsksd.compute.linalg import gram, product, quadratic_forms
+
+
+@pytest.mark.parametrize("m", [1, 33, 64, 150])
+def test_gram_is_a_product_with_itself(m):
+    a = np.random.default_rng(m).standard_normal((m, 700))
+    np.testing.assert_allclose(gram(a), a @ a.T, rtol=1e-12, atol=1e-11)
+
+
+@given(st.integers(1, 70), st.integers(1, 70), st.integers(1, 700))
+def test_product_is_a_matrix_product(m, n, depth):
+    rng = np.random.default_rng([m, n, depth])
+    a, b = rng.standard_normal((m, depth)), rng.standard_normal((n, depth))
+    np.testing.assert_allclose(product(a, b), a @ b.T, rtol=1e-12, atol=1e-11)
+
+
+def test_product_takes_any_layout():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((300, 90)), rng.standard_normal((300, 80))
+    np.testing.assert_allclose(product(a.T, b.T), a.T @ b, rtol=1e-12, atol=1e-11)
+
+
+@given(
+    st.integers(1, 50),
+    st.sampled_from([1, 2, 5, 9, 127, 128, 131]),
+    st.sampled_from(["any", "signs", "some signs"]),
+)
+def test_quadratic_forms(n, count, kind):
+    rng = np.random.default_rng([n, count])
+    tile, weights = rng.standard_normal((n, n)), rng.standard_normal((count, 2 * n))
+    if kind != "any":
+        weights = np.where(weights < 0, -1.0, 1.0)
+    if kind == "some signs":
+        weights[-1, n + n // 2] = 0.5
+    np.testing.assert_allclose(
+        quadratic_forms(tile, weights, 0, n),
+        np.einsum("bi,ij,bj->b", weights[:, :n], tile, weights[:, n:]),
+        rtol=1e-10,
+        atol=1e-10,
+    )
+    upper = np.triu(tile, 1)
+    np.testing.assert_allclose(
+        quadratic_forms(upper, weights, n, n),
+        np.einsum("bi,ij,bj->b", weights[:, n:], upper, weights[:, n:]),
+        rtol=1e-10,
+        atol=1e-10,
+    )
