@@ -215,7 +215,7 @@ def gof_test(
         check_same_columns(names, check_score(score))
     plan = make_plan(options, baseline, *samples.shape)
     split = make_split(plan, samples, score)
-    with engines.cuda.holding(*split.arrays()):
+    with engines.session(*split.arrays()):
         found = search(plan, split)
         searched = time.perf_counter()
         outcome = evaluate(plan, found)
@@ -265,4 +265,5 @@ def _samples_of(split: Split, name: str) -> Samples:
     samples = split.samples.part(part.stretch)
     if part.n == split.samples.x.shape[0]:
         return samples
-    return Samples(*(array if array is None else array.copy() for array in samples))
+    scores = None if samples.scores is None else samples.scores.copy()
+    return Samples(samples.x.copy(), scores, samples.rows.copy())

@@ -65,6 +65,12 @@ class Baseline:
         Whether scores at the samples are needed.
     has_kernel : bool
         Whether `kernel` is the caller's choice.
+    needs_model : bool
+        Whether the model itself is needed, to sample from, and not its scores alone.
+    explicable : bool
+        Whether single samples have contributions, see `pair_terms`.
+    exact_tail : bool
+        Whether null="spectral" is the limit distribution itself, to any depth.
     """
 
     name = ""
@@ -73,6 +79,9 @@ class Baseline:
     trained = False
     needs_score = True
     has_kernel = True
+    needs_model = False
+    explicable = False
+    exact_tail = True
 
     def search(self, plan: Plan, split: Split) -> tuple[Task, Any]:
         """The task, and what is found before the test."""
@@ -109,6 +118,14 @@ class Baseline:
     def measure(self, task: Task, prepared: Any) -> Outcome:
         """Statistic and null distribution of each member."""
         raise NotImplementedError
+
+    def pair_terms(self, result: Any, samples: Samples) -> Any:
+        """Terms of all pairs of `samples`, at the bandwidth and locations of a `GofResult`.
+
+        An object with `n` and `row_sums()`, as engines are; None where the statistic is not a sum
+        over pairs of samples, so that single samples have no contributions.
+        """
+        return None
 
 
 def samples_of_model(

@@ -17,6 +17,7 @@ import numpy as np
 
 from .._validate import check_integer, check_statistic
 from ..compute.medians import median_distance
+from ..kernels import KERNELS
 from ..procedure.evaluate import Outcome, evaluate_pairs
 from .base import Baseline
 from .features import FeaturePairs
@@ -54,6 +55,7 @@ class FSSD(Baseline):
     max_steps: int = 50
 
     name = "fssd"
+    explicable = True
 
     @property
     def trained(self):
@@ -84,6 +86,10 @@ class FSSD(Baseline):
         pairs = FeaturePairs(stein_features(task.kernel.code, task.x, task.scores, locations, h))
         member = evaluate_pairs("fssd", pairs, h, task.null, task.weights)
         return Outcome([member], task.lag, locations=locations)
+
+    def pair_terms(self, result, samples):
+        code, h = KERNELS[result.kernel].code, result.bandwidths[0]
+        return FeaturePairs(stein_features(code, samples.x, samples.scores, result.locations, h))
 
 
 def stein_features(code, x, scores, locations, h):

@@ -78,6 +78,7 @@ class MMD(Baseline):
     n_model: int | None = None
 
     name = "mmd"
+    needs_model = True
     nulls = ("permutation",)
     needs_score = False
 

@@ -83,8 +83,10 @@ class RFSD(Baseline):
     pool: int | None = None
 
     name = "rfsd"
+    needs_model = True
     nulls = ("model", "spectral")
     has_kernel = False
+    exact_tail = False  # replicates are drawn from the limit distribution
 
     def __post_init__(self):
         check_integer("n_features", self.n_features, 1)

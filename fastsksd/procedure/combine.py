@@ -123,7 +123,7 @@ def decide(plan: Plan, evaluations: Sequence[Evaluation]) -> Verdict:
 
 
 def _single_verdict(plan: Plan, one: Evaluation) -> Verdict:
-    if one.chi2_weights is None:
+    if one.replicates is not None:
         return Verdict(one.pvalue, one.replicates, one)
     draws = weighted_chi_square_draws(one.chi2_weights, plan.n_resamples, plan.rng)
     return Verdict(one.pvalue, draws, one)

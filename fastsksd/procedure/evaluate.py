@@ -117,7 +117,7 @@ def _evaluate_part(
     groups = [
         _Group(pool, start, stop, plan, part, tested, split.samples.x)
         for pool in part.pools
-        for start, stop in pairwise((0, *(one.count for one in pool.sets)))
+        for start, stop in pairwise((0, *(one.size for one in pool.sets)))
     ]
     _resample(groups, weights, part.stretch.start, resampling_scale(plan.null, part.n))
     for pool in part.pools:
@@ -188,7 +188,9 @@ def _joined(name: str, groups: Sequence[_Group], multiple: float, part: str) -> 
         np.concatenate([group.statistics(multiple) for group in groups]),
         np.concatenate([multiple * group.h for group in groups]),
         " and ".join(group.pairs.name for group in groups),
-        replicates=sum(np.concatenate(group.replicates[multiple]) for group in groups),
+        replicates=np.add.reduce(
+            [np.concatenate(group.replicates[multiple]) for group in groups]
+        ),
     )
 
 
@@ -197,7 +199,7 @@ def _limit_members(
 ) -> Iterator[Evaluation]:
     """Members with their limit distribution, which belongs to a whole set: nothing is shared."""
     for one in pool.sets:
-        slices = pool.slices[: one.count]
+        slices = pool.slices[: one.size]
         y, s, a, h = _project(tested.x, tested.scores, everything, slices, plan.kernel)
         source = Source(tested.x, tested.scores, slices.r, slices.g)
         for multiple in plan.multiples:

@@ -20,10 +20,10 @@ _G = ("g = r", "active g")
 
 
 class SliceSet(NamedTuple):
-    """A set of slices: the first `count` of a pool."""
+    """A set of slices: the first `size` of a pool."""
 
     name: str
-    count: int
+    size: int
 
 
 class Pool(NamedTuple):

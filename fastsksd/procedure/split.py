@@ -106,8 +106,8 @@ def make_split(plan: Plan, x: Array, score: Score) -> Split:
         return Split(samples, fixed or (Part("all", slice(0, n)),), score)
     if np.ndim(train) > 0:
         samples, found_on = _separate(x, score, train)
-        parts = (Part("held out", slice(0, n), _capped(found_on, plan)),)
-        return Split(samples, fixed + parts, score)
+        part = Part("held out", slice(0, n), _capped(found_on, plan))
+        return Split(samples, (*fixed, part), score)
     n_train = n // 2 if is_cross(train) else _count_of(train, n)
     if n_train < 2 or n - n_train < 2:
         raise ValueError(
@@ -119,15 +119,14 @@ def make_split(plan: Plan, x: Array, score: Score) -> Split:
     order = np.concatenate([np.sort(order[:n_train]), np.sort(order[n_train:])])
     samples = Samples(x[order], evaluate_score(score, x)[order], order)
     head, tail = slice(0, n_train), slice(n_train, n)
+    folds = [("held out", tail, head)]
     if is_cross(train):
-        folds = (("half 1", head, tail), ("half 2", tail, head))
-    else:
-        folds = (("held out", tail, head),)
-    parts = tuple(
+        folds = [("half 1", head, tail), ("half 2", tail, head)]
+    searched = tuple(
         Part(name, tested, _capped(samples.part(found_on), plan))
         for name, tested, found_on in folds
     )
-    return Split(samples, fixed + parts, score)
+    return Split(samples, fixed + searched, score)
 
 
 def _separate(x: Array, score: Score, train: Array) -> tuple[Samples, Samples]:

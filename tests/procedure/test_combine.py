@@ -188,7 +188,7 @@ def test_members_are_the_single_tests():
 def test_nested_sets_share_their_parts():
     found = fs.active_slices(X, -X)
     same, active = active_pools(found)
-    sizes = [(one.name, one.count) for one in same.sets]
+    sizes = [(one.name, one.size) for one in same.sets]
     assert sizes[:2] == [("top 1 active r, g = r", 1), ("top 3 active r, g = r", 3)]
     assert sizes[-1] == ("all active r, g = r", len(found))
     assert np.array_equal(same.slices.g, found.r) and active.slices is found
