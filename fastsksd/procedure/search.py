@@ -8,7 +8,7 @@ import numpy as np
 
 from ..kernels import Kernel
 from ..refine import refine_slices
-from ..score_difference import score_difference
+from ..score_difference import needs_function, score_difference
 from ..slices import Slices, find_slices
 from .family import active_pools, named_pool
 from .plan import Plan, Search
@@ -55,7 +55,7 @@ def _find(how: Search, training: Samples, split: Split) -> Slices:
     """
     difference = score_difference(
         training.x,
-        training.scores if how.estimator in ("ke", "ksd") else split.score,
+        split.score if needs_function(how.estimator) else training.scores,
         estimator=how.estimator,
         score_q=how.score_q,
         debias=how.debias,

@@ -8,7 +8,6 @@ round the last digits differently from those that load it from the cache.)
 import base64
 import dataclasses
 import hashlib
-import inspect
 import pickle
 import sys
 import warnings
@@ -29,17 +28,18 @@ from .._validate import (
     evaluate_score,
     score_is_array,
 )
+from ..baselines import as_baseline
 from ..engines import DEVICE_ENGINES, cuda
 from ..gof import gof_test
 from ..procedure.combine import Member
+from ..procedure.plan import Options
 from ..result import GofResult
+from ..score_difference import needs_function
 from ..slices import Slices
 from . import cluster, journal
 from .pool import ProcessesDied, finished, finished_in_threads
 
-OPTIONS = tuple(
-    name for name in inspect.signature(gof_test).parameters if name not in ("x", "score", "rng")
-)
+OPTIONS = tuple(one.name for one in dataclasses.fields(Options) if one.name != "rng")
 _SHOWN = 20  # lines of a printed result
 _DEATH = "its process died twice, for want of memory or by a fault in `score`"
 
@@ -403,11 +403,12 @@ def _packed(problem):
 def _values_are_enough(problem):
     """Whether the test looks at the model nowhere but at its scores at the samples."""
     options = problem.options
-    plain = options.get("method", "sksd") in ("sksd", "ksd") and options.get("estimator", "ke") in (
-        "ke",
-        "ksd",
-    )
-    return plain and np.ndim(options.get("train")) == 0
+    baseline = as_baseline(options.get("method", "sksd"))
+    if np.ndim(options.get("train")) > 0:
+        return False
+    if baseline is not None:
+        return not baseline.needs_model
+    return not needs_function(options.get("estimator", "ke"))
 
 
 def _travels(function):

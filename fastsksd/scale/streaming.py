@@ -20,7 +20,7 @@ from .._validate import (
 )
 from ..engines.fourier import TOLERANCE
 from ..procedure.plan import Options
-from ..score_difference import ESTIMATORS
+from ..score_difference import ESTIMATORS, needs_function
 from ..slices import active_slices, check_basis
 from .accumulator import Accumulator
 from .chunks import Rows
@@ -123,7 +123,7 @@ def gof_stream(
         check_basis(basis, n_slices, d)
         if n_slices is None and basis is None:
             n_slices = min(3, d)
-        if estimator not in ("ke", "ksd") and score is not None:
+        if needs_function(estimator) and score is not None:
             values = score  # these differentiate it
         slices = active_slices(
             known,
