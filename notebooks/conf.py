@@ -21,8 +21,12 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autosummary_generate = False
 numpydoc_show_class_members = False
+python_maximum_signature_line_length = 88
+smartquotes = False  # quotes are code, as in null="wild"
 
 html_theme = "furo"
 html_title = f"fastsksd {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
