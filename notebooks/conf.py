@@ -3,12 +3,12 @@
 import fastsksd
 
 project = "fastsksd"
+copyright = "2026, the fastsksd developers"
 version = release = fastsksd.__version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
 exclude_patterns = ["build", "**.ipynb_checkpoints"]
 
-# Pages in Markdown. Sections can be linked to, as on most code hosts.
-myst_enable_extensions = ["dollarmath"]
+# Pages in Markdown. Headings can be linked to, as on most code hosts.
 myst_heading_anchors = 3
 
 # Notebooks are shown as they are stored. `.ci/check_notebook.py` runs them and compares.
