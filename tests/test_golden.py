@@ -1,4 +1,4 @@
-"""Ten configurations of the test, compared with stored outcomes, so that no number changes unnoticed.
+"""Ten configurations of the test and their stored outcomes, so that no number changes unnoticed.
 
 Where a number is meant to change, write the file again and look at the difference:
 
