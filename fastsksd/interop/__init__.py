@@ -1,11 +1,17 @@
 """Bridges to other libraries, each imported when it is first used.
 
-``torch``, ``jax``                                      the discrepancy as a loss, scores from a log-density
-``arviz``, ``pymc``, ``numpyro``, ``blackjax``, ``stan``     draws of a sampler with their scores, in unconstrained space
-``scipy``                                               models from frozen distributions
+``torch``, ``jax``
+    The discrepancy as a loss, and scores from a log-density.
+``arviz``, ``pymc``, ``numpyro``, ``blackjax``, ``stan``
+    Draws of a sampler with their scores, in unconstrained space.
+``scipy``
+    Models from frozen distributions.
 """
 
+from __future__ import annotations
+
 from importlib import import_module
+from types import ModuleType
 
 from ._draws import Draws
 
@@ -14,11 +20,11 @@ __all__ = ["Draws"]
 _BRIDGES = ("arviz", "blackjax", "jax", "numpyro", "pymc", "scipy", "stan", "torch")
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> ModuleType:
     if name in _BRIDGES:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return [*globals(), *_BRIDGES]

@@ -1,86 +1,121 @@
-"""What every bridge to a sampler returns: unconstrained draws of all chains with their scores, bad ones sorted out.
+"""What every bridge to a sampler returns: unconstrained draws of all chains with their scores.
 
-Draws live in unconstrained space, where the model's density is positive everywhere, with the Jacobian of the transform in the
-score: on bounded support the Stein identity fails, and a right posterior would be rejected.
+Draws are in unconstrained space, where the model's density is positive everywhere, and the score
+includes the Jacobian of the transform. On bounded support the Stein identity fails, and a right
+posterior would be rejected. Divergent and non-finite draws are errors, or are removed on request.
 
-Some columns of the draws with the same columns of the joint score still make a valid test: by the Stein identity
-``E[s_i(x) f(x_A) + d_i f(x_A)] = 0`` for i in A and every f of the columns A alone. So `var_names` may name a few variables of a
-posterior, and discrete variables may be left out of x while the scores are taken at their values.
+Some columns of the draws with the same columns of the joint score still make a valid test: by the
+Stein identity, ``E[s_i(x) f(x_A) + d_i f(x_A)] = 0`` for i in A and every f of the columns A alone.
+So `var_names` may name a few variables of a posterior. Discrete variables may be left out of x
+while the scores are taken at their values.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from .._typing import Array
 from .._validate import check_choice
 from ..gof import gof_test
+from ..result import GofResult
+
+OnDivergence: TypeAlias = Literal["error", "drop", "keep"]
+OnNan: TypeAlias = Literal["error", "drop"]
+VarNames: TypeAlias = str | Sequence[str] | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Draws:
-    """Draws of a sampler, ready to be tested: ``draws.test()``, or ``fs.gof_test(draws.x, draws.score, lag="auto")``.
+    """Draws of a sampler with their scores, ready to be tested.
+
+    Use ``draws.test()``, or ``fs.gof_test(draws.x, draws.score, lag="auto")``.
 
     Attributes
     ----------
     x : (n, d) array
-        Unconstrained draws: chain after chain, each in its order, without warm-up.
+        Unconstrained draws without warm-up: chain after chain, each in its order.
     score : (n, d) array
-        Gradient of the log-density in unconstrained space at these draws, the transform's Jacobian included.
+        Gradient of the log-density in unconstrained space at these draws, with the Jacobian of the
+        transform.
     names : tuple of str
         Names of the d columns.
     chain : (n,) array of int
-        Which chain each draw is from.
+        Index of the chain of each draw.
     n_divergent : int
-        Divergent draws among these.
+        Number of divergent draws among these.
     n_dropped : int
-        Draws left out, because they diverged or were not finite.
+        Number of draws removed because they diverged or were not finite.
+
+    See Also
+    --------
+    fastsksd.gof_test : The test.
 
     Notes
-    -----
-    The signs of the wild bootstrap with a `lag` run on across the border between two chains. That is harmless: draws of different chains are
-    independent, so that the few pairs across a border whose signs agree have a Stein term of mean zero under the null, whatever their signs.
-    What ``lag="auto"`` measures at distance k is diluted by the pairs across borders, a share of k over the length of a chain: chains should be
-    much longer than their memory, as for every use of them.
+    ----- The signs of the wild bootstrap with a `lag` continue across the border between two
+    chains. This does no harm. Draws of different chains are independent, so that the few pairs
+    across a border whose signs agree have a Stein term of mean zero under the null hypothesis. What
+    ``lag="auto"`` measures at distance k is diluted by the pairs across borders, by the fraction k
+    over the length of a chain. So chains should be much longer than their autocorrelation, as for
+    every use of them.
     """
 
-    x: np.ndarray
-    score: np.ndarray
+    x: Array
+    score: Array
     names: tuple[str, ...]
     chain: np.ndarray
     n_divergent: int = 0
     n_dropped: int = 0
 
-    def test(self, **options):
-        """`fastsksd.gof_test` of these draws with ``lag="auto"`` and any other of its options."""
+    def test(self, **options: Any) -> GofResult:
+        """Test these draws by `fastsksd.gof_test` with ``lag="auto"``.
+
+        Parameters
+        ----------
+        **options
+            Other options of `fastsksd.gof_test`, or another `lag`.
+
+        Returns
+        -------
+        GofResult
+            Outcome of the test, with the names of the columns.
+        """
         return replace(
             gof_test(self.x, self.score, **({"lag": "auto"} | options)), names=self.names
         )
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.x.shape[0]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         shown = ", ".join(self.names[:6]) + (", ..." if len(self.names) > 6 else "")
-        notes = [f"{self.n_divergent} divergent"] * (self.n_divergent > 0) + [
-            f"{self.n_dropped} dropped"
-        ] * (self.n_dropped > 0)
+        counts = {"divergent": self.n_divergent, "dropped": self.n_dropped}
+        notes = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         chains = np.unique(self.chain).size
-        return f"Draws({len(self)} of {chains} chain{'s' * (chains > 1)}, d={len(self.names)}: {shown}{'; ' * bool(notes)}{', '.join(notes)})"
+        whole = f"{len(self)} of {chains} chain{'s' * (chains > 1)}, d={len(self.names)}: {shown}"
+        return f"Draws({whole}; {notes})" if notes else f"Draws({whole})"
 
 
 class Block(NamedTuple):
-    """One variable: its name, the names of its k columns, draws (chains, draws, k) and, where known, scores of that shape."""
+    """One variable: its name, the names of its k columns, draws and scores (chains, draws, k)."""
 
     variable: str
-    names: list
+    names: list[str]
     x: np.ndarray
     score: np.ndarray | None = None
 
 
-def indexed(name, shape, labels=None):
-    """Names of the entries of an array in C order: ``name[0, 1]``, with `labels` of each axis in place of numbers."""
-    axes = [range(size) for size in shape] if labels is None else labels
+def indexed(
+    name: str, shape: tuple[int, ...], labels: Sequence[Sequence[Any]] | None = None
+) -> list[str]:
+    """Names of the entries of an array in C order, as ``name[0, 1]``.
+
+    `labels` of each axis take the place of numbers.
+    """
+    axes: Sequence[Sequence[Any]] = [range(size) for size in shape] if labels is None else labels
     grid = np.meshgrid(*(np.arange(size) for size in shape), indexing="ij")
     places = zip(*(axis.ravel() for axis in grid), strict=True) if shape else [()]
     return [
@@ -89,8 +124,8 @@ def indexed(name, shape, labels=None):
     ]
 
 
-def check_variables(var_names, known):
-    """`var_names` as a list, all of the `known` when None; a name that is not there is answered by those that are."""
+def check_variables(var_names: VarNames, known: Sequence[str]) -> list[str]:
+    """`var_names` as a list, all that are `known` if None; an unknown name is an error."""
     if var_names is None:
         return list(known)
     names = [var_names] if isinstance(var_names, str) else list(var_names)
@@ -102,12 +137,19 @@ def check_variables(var_names, known):
 
 
 def collect(
-    blocks, *, score=None, diverging=None, var_names=None, on_divergence="error", on_nan="error"
-):
+    blocks: Sequence[Block],
+    *,
+    score: Callable[[Array, np.ndarray], np.ndarray] | None = None,
+    diverging: np.ndarray | None = None,
+    var_names: VarNames = None,
+    on_divergence: OnDivergence = "error",
+    on_nan: OnNan = "error",
+) -> Draws:
     """`Draws` of some `blocks`.
 
-    Scores come with the blocks, or from ``score(x, rows)``, with x all columns of all blocks at these rows; it sees finite draws only.
-    `diverging` is a (chains, draws) array of booleans. `on_divergence` and `on_nan` are as in every bridge.
+    Scores come with the blocks, or from ``score(x, rows)``, with x all columns of all blocks at
+    these rows. It is called with finite draws only. `diverging` is a (chains, draws) array of
+    booleans. `on_divergence` and `on_nan` are as in every bridge.
     """
     check_choice("on_divergence", on_divergence, ("error", "drop", "keep"))
     check_choice("on_nan", on_nan, ("error", "drop"))
@@ -124,17 +166,18 @@ def collect(
     if on_divergence != "keep" and diverging.any():
         if on_divergence == "error":
             raise ValueError(
-                f"{_count(diverging, chain)} diverged, so the sampler did not follow the posterior there. Give on_divergence='keep' "
-                "to test the draws as they are, or on_divergence='drop' to leave these out, which may hide the misfit."
+                f"{_count(diverging, chain)} diverged, so the sampler did not follow the posterior "
+                "there. Give on_divergence='keep' to test the draws as they are, or "
+                "on_divergence='drop' to remove these, which may hide a misfit."
             )
         keep &= ~diverging
-    keep = _sort_out(x, keep, chain, on_nan, "hold NaN or infinity in unconstrained space")
+    keep = _finite(x, keep, chain, on_nan, "hold NaN or infinity in unconstrained space")
     if score is None:
-        scores = _columns([block.score for block in blocks], chain.size)
+        scores = _columns([block.score for block in blocks if block.score is not None], chain.size)
     else:
         scores = np.full(x.shape, np.nan)
         scores[keep] = score(x[keep], np.flatnonzero(keep))
-    keep = _sort_out(scores, keep, chain, on_nan, "have a score of NaN or infinity")
+    keep = _finite(scores, keep, chain, on_nan, "have a score of NaN or infinity")
     if not keep.any():
         raise ValueError(f"none of the {chain.size} draws is left.")
     variables = [block.variable for block in blocks for _ in block.names]
@@ -150,20 +193,23 @@ def collect(
     )
 
 
-def _columns(arrays, n):
+def _columns(arrays: Iterable[np.ndarray], n: int) -> Array:
     return np.concatenate(
         [np.asarray(array, dtype=float).reshape(n, -1) for array in arrays], axis=1
     )
 
 
-def _sort_out(values, keep, chain, on_nan, complaint):
+def _finite(
+    values: Array, keep: np.ndarray, chain: np.ndarray, on_nan: str, complaint: str
+) -> np.ndarray:
+    """Which of the draws to `keep` have finite values; an error where that is asked for."""
     bad = keep & ~np.isfinite(values).all(axis=1)
     if bad.any() and on_nan == "error":
-        raise ValueError(f"{_count(bad, chain)} {complaint}. Give on_nan='drop' to leave them out.")
+        raise ValueError(f"{_count(bad, chain)} {complaint}. Give on_nan='drop' to remove them.")
     return keep & ~bad
 
 
-def _count(bad, chain):
+def _count(bad: np.ndarray, chain: np.ndarray) -> str:
     where = ", ".join(
         f"{count} in chain {k}" for k, count in enumerate(np.bincount(chain[bad])) if count
     )

@@ -1,15 +1,20 @@
 """What the bridges share: optional libraries, and batches of a fixed size."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 
+from .._typing import SlicesLike
 from .._validate import check_integer
 from ..slices import Slices
 
 
-def library(name):
-    """An optional library, or an error that says how to get it."""
+def library(name: str) -> Any:
+    """An optional library, or an error that says how to install it."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -18,24 +23,27 @@ def library(name):
         ) from error
 
 
-def directions(slices):
-    """r and g of `Slices` or of a pair of arrays or tensors, which stay what they are."""
+def directions(slices: SlicesLike | tuple[Any, Any]) -> tuple[Any, Any]:
+    """r and g of `Slices` or of a pair of arrays or tensors, unchanged."""
     if isinstance(slices, Slices):
         return slices.r, slices.g
     if not (isinstance(slices, (tuple, list)) and len(slices) == 2):
         raise TypeError(
             f"`slices` must be a Slices object or a pair (r, g); got {type(slices).__name__}."
         )
-    return slices
+    r, g = slices
+    return r, g
 
 
-def check_batch_size(batch_size):
+def check_batch_size(batch_size: int | None) -> int | None:
     """A size of batches, or None for all at once."""
     return None if batch_size is None else check_integer("batch_size", batch_size, 1)
 
 
-def in_batches(function, x, batch_size):
-    """``function(x)`` for blocks of `batch_size` rows, all of that size: the last one is filled up, and cut afterwards."""
+def in_batches(
+    function: Callable[[np.ndarray], np.ndarray], x: np.ndarray, batch_size: int | None
+) -> np.ndarray:
+    """``function(x)`` in blocks of exactly `batch_size` rows; the last one is padded, then cut."""
     n = x.shape[0]
     if batch_size is None or n == 0:
         return function(x)

@@ -1,4 +1,9 @@
-"""JAX's trees of arrays, as BlackJAX and NumPyro have them: columns of draws, and scores of densities over trees."""
+"""JAX's trees of arrays, as BlackJAX and NumPyro use them: columns of draws, and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -7,8 +12,8 @@ from ._library import library
 from .jax import score_from_logp
 
 
-def tree_blocks(positions, gradients=None):
-    """One block for each leaf of a tree of arrays (chains, draws, ...), in the order in which ``ravel_pytree`` lays leaves out."""
+def tree_blocks(positions: Any, gradients: Any = None) -> list[Block]:
+    """One block for each leaf of a tree of arrays (chains, draws, ...), in JAX's order."""
     tree = library("jax").tree_util
     leaves, structure = tree.tree_flatten_with_path(positions)
     scores = [None] * len(leaves) if gradients is None else structure.flatten_up_to(gradients)
@@ -34,7 +39,9 @@ def tree_blocks(positions, gradients=None):
     return blocks
 
 
-def tree_score(logdensity, example, batch_size):
+def tree_score(
+    logdensity: Callable[[Any], Any], example: Any, batch_size: int | None
+) -> Callable[[np.ndarray], np.ndarray]:
     """Score function (n, d) -> (n, d) of a log-density of trees like `example`."""
     _, unravel = library("jax.flatten_util").ravel_pytree(example)
     return score_from_logp(lambda row: logdensity(unravel(row)), batch_size=batch_size)

@@ -1,53 +1,87 @@
 """ArviZ: draws of any sampler from its InferenceData (ArviZ 0.x), DataTree (1.x) or netCDF file."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from .._typing import Score
 from .._validate import evaluate_score, score_is_array
-from ._draws import Block, check_variables, collect, indexed
+from ._draws import Block, Draws, OnDivergence, OnNan, VarNames, check_variables, collect, indexed
 from ._library import library
+
+__all__ = ["draws"]
 
 _STORED = ("unconstrained_draw", "gradient")
 
 
 def draws(
-    idata, *, score=None, var_names=None, group="posterior", on_divergence="error", on_nan="error"
-):
+    idata: Any,
+    *,
+    score: Score | None = None,
+    var_names: VarNames = None,
+    group: str = "posterior",
+    on_divergence: OnDivergence = "error",
+    on_nan: OnNan = "error",
+) -> Draws:
     """Draws with their scores, from gradients that the sampler stored or from a score function.
 
     Parameters
     ----------
     idata : InferenceData, DataTree, Dataset, mapping or path
-        What ArviZ, PyMC, nutpie and others return, a netCDF file of it, or a mapping of names to arrays (chains, draws, ...).
+        What ArviZ, PyMC, nutpie and others return, a netCDF file of it, or a mapping of names to
+        arrays (chains, draws, ...).
     score : callable, model or (n, d) array, optional
-        Score of the variables asked for, in the order of `var_names`: (n, d) to (n, d), or its values, chain after chain. The variables are taken as
-        they are, so they must be unconstrained. By default, the gradients in the sample statistics are used, together with
-        the unconstrained draws there: nutpie stores both with ``store_gradient=True, store_unconstrained=True``. Posteriors with
-        constrained parameters and without gradients need their model: `fastsksd.interop.pymc.draws`, `numpyro.draws`, `stan.draws`.
+        Score of the variables in the order of `var_names`: a function from (n, d) to (n, d), or its
+        values, chain after chain. The variables are used as they are, so they must be
+        unconstrained. By default the gradients and the unconstrained draws in the sample statistics
+        are used; nutpie stores both with ``store_gradient=True, store_unconstrained=True``.
+        Posteriors with constrained parameters and without gradients need their model: see
+        `fastsksd.interop.pymc.draws`, `numpyro.draws` and `stan.draws`.
     var_names : str or sequence of str, optional
-        Variables to look at; all by default.
+        Variables to test; all by default.
     group : str
-        Where the variables are, for a given `score`.
+        Group of the variables, for a given `score`.
     on_divergence : {"error", "drop", "keep"}
-        What to do about draws that the sample statistics call divergent. Leaving them out may hide the misfit.
+        What to do with draws that the sample statistics mark as divergent. Removing them may hide a
+        misfit.
     on_nan : {"error", "drop"}
-        What to do about draws, or scores, that are not finite.
+        What to do with draws or scores that are not finite.
 
     Returns
     -------
     Draws
+        Unconstrained draws with their scores.
+
+    Raises
+    ------
+    ValueError
+        If scores are neither given nor stored, a variable is unknown or discrete, or draws are
+        divergent or not finite.
+
+    See Also
+    --------
+    fastsksd.interop.pymc.draws : Draws of a PyMC model.
+    fastsksd.interop.numpyro.draws : Draws of a NumPyro model.
+    fastsksd.interop.stan.draws : Draws of a Stan model.
 
     Examples
     --------
     >>> import numpy as np, fastsksd as fs
-    >>> samples = {"a": np.random.default_rng(0).standard_normal((4, 250)), "b": np.ones((4, 250, 2))}
+    >>> rng = np.random.default_rng(0)
+    >>> samples = {"a": rng.standard_normal((4, 250)), "b": np.ones((4, 250, 2))}
     >>> fs.interop.arviz.draws(samples, score=lambda x: -x, var_names="a")
     Draws(1000 of 4 chains, d=1: a)
     """
     idata = read(idata)
-    options = dict(diverging=diverging(idata), on_divergence=on_divergence, on_nan=on_nan)
+    options: dict[str, Any] = {
+        "diverging": diverging(idata),
+        "on_divergence": on_divergence,
+        "on_nan": on_nan,
+    }
     if score is None:
         return collect(_stored_blocks(idata), var_names=var_names, **options)
     variables = variables_of(idata, group)
@@ -58,17 +92,12 @@ def draws(
         for labels, values in [flat(name, *variables[name])]
     ]
     if score_is_array(score):
-        blocks = _with_scores(blocks, score)
-        score = None
-    return collect(
-        blocks,
-        score=None if score is None else lambda x, rows: evaluate_score(score, x, finite=False),
-        **options,
-    )
+        return collect(_with_scores(blocks, score), **options)
+    return collect(blocks, score=lambda x, rows: evaluate_score(score, x, finite=False), **options)
 
 
-def read(idata, name="idata"):
-    """`idata` itself, or what is in the netCDF file of that name."""
+def read(idata: Any, name: str = "idata") -> Any:
+    """`idata` itself, or the content of the netCDF file at that path."""
     if isinstance(idata, (str, os.PathLike)):
         path = os.fspath(idata)
         arviz = library("arviz")
@@ -80,14 +109,16 @@ def read(idata, name="idata"):
             raise ValueError(f"`{name}`: {path} could not be read as netCDF: {error}") from error
     if not (hasattr(idata, "groups") or hasattr(idata, "data_vars") or isinstance(idata, Mapping)):
         raise TypeError(
-            f"`{name}` must be an InferenceData, DataTree or Dataset, a mapping of names to arrays (chains, draws, ...), or the path of a "
-            f"netCDF file; got {type(idata).__name__}."
+            f"`{name}` must be an InferenceData, DataTree or Dataset, a mapping of names to arrays "
+            f"(chains, draws, ...), or the path of a netCDF file; got {type(idata).__name__}."
         )
     return idata
 
 
-def variables_of(idata, group="posterior"):
-    """The variables of a group: name -> (values (chains, draws, ...), labels of each further axis)."""
+def variables_of(
+    idata: Any, group: str = "posterior"
+) -> dict[str, tuple[np.ndarray, list[Sequence[Any]]]]:
+    """The variables of a group: values (chains, draws, ...) and labels of each further axis."""
     if hasattr(idata, "groups"):
         members = _group(idata, group)
         if members is None:
@@ -101,7 +132,8 @@ def variables_of(idata, group="posterior"):
     shapes = {values.shape[:2] for values in variables.values()}
     if len(shapes) != 1 or len(next(iter(shapes))) != 2:
         raise ValueError(
-            "a mapping must hold arrays (chains, draws, ...) with the same first two axes; got shapes "
+            "a mapping must hold arrays (chains, draws, ...) with the same first two axes; "
+            "got shapes "
             + ", ".join(f"{name} {values.shape}" for name, values in variables.items())
         )
     return {
@@ -110,55 +142,61 @@ def variables_of(idata, group="posterior"):
     }
 
 
-def diverging(idata):
-    """Which draws diverged, (chains, draws), or None where nothing is said about it."""
+def diverging(idata: Any) -> np.ndarray | None:
+    """Which draws diverged, (chains, draws), or None if that is not known."""
     statistics = _group(idata, "sample_stats") if hasattr(idata, "groups") else None
     if statistics is None or "diverging" not in statistics.data_vars:
         return None
     return statistics["diverging"].transpose("chain", "draw").values
 
 
-def flat(name, values, labels):
-    """Names and values (chains, draws, k) of the entries of one variable; an error where it can't have a score."""
+def flat(
+    name: str, values: np.ndarray, labels: list[Sequence[Any]]
+) -> tuple[list[str], np.ndarray]:
+    """Names and values (chains, draws, k) of one variable's entries; discrete ones are an error."""
     if values.dtype.kind != "f":
         raise ValueError(
-            f"`var_names`: {name!r} holds {values.dtype} and has no score; name the continuous variables."
+            f"`var_names`: {name!r} holds {values.dtype} and has no score; "
+            "name the continuous variables."
         )
     return indexed(name, values.shape[2:], labels), values.reshape(*values.shape[:2], -1)
 
 
-def _group(idata, name):
+def _group(idata: Any, name: str) -> Any:
     return idata[name] if name in idata else None
 
 
-def _labelled(name, array):
+def _labelled(name: str, array: Any) -> tuple[np.ndarray, list[Sequence[Any]]]:
     if not {"chain", "draw"} <= set(array.dims):
         raise ValueError(f"{name!r} must have the dimensions chain and draw; it has {array.dims}.")
     array = array.transpose("chain", "draw", ...)
     return array.values, [array[dim].values for dim in array.dims[2:]]
 
 
-def _with_scores(blocks, score):
+def _with_scores(blocks: list[Block], score: Any) -> list[Block]:
     chains, length = blocks[0].x.shape[:2]
     widths = np.cumsum([block.x.shape[2] for block in blocks])
     scores = np.asarray(score, dtype=float)
     if scores.shape != (chains * length, widths[-1]):
         raise ValueError(
-            f"`score` must have the shape of the draws, {(chains * length, int(widths[-1]))}; got {scores.shape}."
+            f"`score` must have the shape of the draws, {(chains * length, int(widths[-1]))}; "
+            f"got {scores.shape}."
         )
     parts = np.split(scores.reshape(chains, length, -1), widths[:-1], axis=2)
     return [block._replace(score=part) for block, part in zip(blocks, parts, strict=True)]
 
 
-def _stored_blocks(idata):
+def _stored_blocks(idata: Any) -> list[Block]:
     """One block for each unconstrained parameter whose draws and gradients the sampler stored."""
     statistics = _group(idata, "sample_stats") if hasattr(idata, "groups") else None
-    missing = [name for name in _STORED if statistics is None or name not in statistics.data_vars]
-    if missing:
+    stored = () if statistics is None else statistics.data_vars
+    missing = [name for name in _STORED if name not in stored]
+    if statistics is None or missing:
         raise ValueError(
-            f"`score` is needed: the sample statistics hold no {' and no '.join(map(repr, missing))}. Give the score of the (unconstrained) "
-            "variables, or the model to fastsksd.interop.pymc.draws, numpyro.draws or stan.draws; nutpie stores both with "
-            "store_gradient=True, store_unconstrained=True."
+            "`score` is needed: the sample statistics hold no "
+            f"{' and no '.join(map(repr, missing))}. Give the score of the (unconstrained) "
+            "variables, or the model to fastsksd.interop.pymc.draws, numpyro.draws or stan.draws; "
+            "nutpie stores both with store_gradient=True, store_unconstrained=True."
         )
     x, gradient = (statistics[name].transpose("chain", "draw", ...) for name in _STORED)
     owners = _owners(idata)
@@ -174,9 +212,9 @@ def _stored_blocks(idata):
     ]
 
 
-def _owners(idata):
-    """The variable each of nutpie's unconstrained parameters belongs to: ``name``, or ``name_i.j`` for an entry."""
-    owners = {}
+def _owners(idata: Any) -> dict[str, str]:
+    """The variable of each of nutpie's parameters, ``name``, or ``name_i.j`` for an entry."""
+    owners: dict[str, str] = {}
     for name, (values, _) in variables_of(idata).items():
         places = np.ndindex(*values.shape[2:])
         owners |= {

@@ -1,50 +1,69 @@
 """BlackJAX: draws and gradients from the states of a sampler."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
 import numpy as np
 
-from ._draws import collect
+from ._draws import Draws, OnDivergence, OnNan, VarNames, collect
 from ._library import library
 from ._trees import tree_blocks, tree_score
 
+__all__ = ["draws"]
+
 
 def draws(
-    states,
+    states: Any,
     *,
-    logdensity_fn=None,
-    infos=None,
-    chain_axis=None,
-    var_names=None,
-    on_divergence="error",
-    on_nan="error",
-    batch_size=100,
-):
+    logdensity_fn: Callable[[Any], Any] | None = None,
+    infos: Any = None,
+    chain_axis: Literal[0, 1] | None = None,
+    var_names: VarNames = None,
+    on_divergence: OnDivergence = "error",
+    on_nan: OnNan = "error",
+    batch_size: int | None = 100,
+) -> Draws:
     """Draws with their scores from the states of a BlackJAX sampler.
 
-    The gradients in the states are used (HMC, NUTS, MALA and others keep them); BlackJAX samples where `logdensity_fn` lives, so it must live on all
-    of R^d, with the Jacobians of its transforms.
+    The gradients in the states are used; HMC, NUTS, MALA and others keep them. BlackJAX samples in
+    the space of `logdensity_fn`. So this must be a density on all of R^d, with the Jacobians of its
+    transforms.
 
     Parameters
     ----------
-    states
-        The states of all draws, stacked: their `position` is a tree of arrays (draws, ...), or (chains, draws, ...), or (draws, chains, ...).
+    states : object
+        The stacked states of all draws. Their `position` is a tree of arrays (draws, ...),
+        (chains, draws, ...) or (draws, chains, ...).
     logdensity_fn : callable, optional
-        Log-density of one position. Its gradient is used in place of the states' own; needed where they have none.
-    infos : optional
-        What the sampler said about each step, stacked alike; its `is_divergent` is looked at.
+        Log-density of one position. Its gradient takes the place of those in the states. It is
+        needed if they hold none.
+    infos : object, optional
+        What the sampler returned about each step, stacked like `states`. Only `is_divergent` is
+        used.
     chain_axis : {0, 1}, optional
-        Which axis is that of the chains, when there are two: 0 where whole chains were run by ``vmap``, 1 where each step was.
+        Axis of the chains, if there are two: 0 if whole chains were run by ``vmap``, 1 if each step
+        was.
     var_names : str or sequence of str, optional
-        Entries of the position to look at; all by default. An array without a name is "x".
+        Entries of the position to test; all by default. An array without a name is "x".
     on_divergence : {"error", "drop", "keep"}
-        What to do about divergent draws, with `infos`. Leaving them out may hide the misfit.
+        What to do with divergent draws, for given `infos`. Removing them may hide a misfit.
     on_nan : {"error", "drop"}
-        What to do about draws, or scores, that are not finite.
+        What to do with draws or scores that are not finite.
     batch_size : int or None
-        Gradients of `logdensity_fn` computed at a time; None for all at once.
+        Number of gradients of `logdensity_fn` computed at a time; None for all at once.
 
     Returns
     -------
     Draws
+        Unconstrained draws with their scores.
+
+    Raises
+    ------
+    ValueError
+        If the states hold no gradients and `logdensity_fn` is not given, or draws are divergent or
+        not finite.
 
     Examples
     --------
@@ -59,12 +78,14 @@ def draws(
     jax = library("jax")
     if not hasattr(states, "position") or not hasattr(states, "logdensity"):
         raise TypeError(
-            f"`states` must be stacked states of a BlackJAX sampler, with position and logdensity; got {type(states).__name__}."
+            "`states` must be stacked states of a BlackJAX sampler, with position and logdensity; "
+            f"got {type(states).__name__}."
         )
     axes = np.ndim(states.logdensity)
     if axes not in (1, 2):
         raise ValueError(
-            f"`states` must be stacked along one axis, or two with chains; the log-densities have shape {np.shape(states.logdensity)}."
+            "`states` must be stacked along one axis, or two with chains; "
+            f"the log-densities have shape {np.shape(states.logdensity)}."
         )
     if (axes == 2) != (chain_axis in (0, 1)):
         wanted = (
@@ -74,16 +95,21 @@ def draws(
         )
         raise ValueError(f"`chain_axis` must be {wanted}; got {chain_axis!r}.")
 
-    def by_chain(leaf):
+    def by_chain(leaf: Any) -> np.ndarray:
         leaf = np.asarray(leaf)
         return leaf[None] if axes == 1 else np.swapaxes(leaf, 0, 1) if chain_axis == 1 else leaf
 
     positions = jax.tree.map(by_chain, states.position)
-    options = dict(var_names=var_names, on_divergence=on_divergence, on_nan=on_nan)
+    options: dict[str, Any] = {
+        "var_names": var_names,
+        "on_divergence": on_divergence,
+        "on_nan": on_nan,
+    }
     if infos is not None:
         if not hasattr(infos, "is_divergent"):
             raise TypeError(
-                f"`infos` must have is_divergent, as those of HMC and NUTS; got {type(infos).__name__}."
+                "`infos` must have is_divergent, as those of HMC and NUTS; "
+                f"got {type(infos).__name__}."
             )
         options["diverging"] = by_chain(infos.is_divergent)
     if logdensity_fn is not None:

@@ -1,22 +1,36 @@
-"""JAX: the sliced discrepancy as a loss under ``jit`` and ``grad``, and scores from a log-density."""
+"""JAX: the sliced discrepancy as a loss under ``jit`` and ``grad``; scores from a log-density."""
+
+from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from .._typing import Array, ArrayLike, KernelLike, SlicesLike, Statistic
 from .._validate import check_choice, rounded_lengths
 from ..discrepancy import sksd, sksd_value_and_grad
 from ..kernels import as_kernel
 from ._library import check_batch_size, directions, in_batches, library
 
+__all__ = ["score_from_logp", "sksd_loss"]
+
 _INPUTS = ("x", "score", "r", "g")
 
 
-def sksd_loss(x, score, slices, *, kernel="rbf", statistic="v"):
-    """`fastsksd.sksd` as a scalar whose gradient reaches the scores, the slices and the samples.
+def sksd_loss(
+    x: Any,
+    score: Any,
+    slices: SlicesLike | tuple[Any, Any],
+    *,
+    kernel: KernelLike = "rbf",
+    statistic: Statistic = "v",
+) -> Any:
+    """Sliced discrepancy as a scalar, differentiable in scores, slices and samples.
 
-    Works under ``jax.jit`` and ``jax.grad`` (once), with and without double precision switched on; the value itself is computed in
-    double precision on the CPU, by a callback.
+    It works under ``jax.jit`` and ``jax.grad`` (once), with and without double precision enabled.
+    The value itself is computed in double precision on the CPU, by a callback.
 
     Parameters
     ----------
@@ -25,9 +39,22 @@ def sksd_loss(x, score, slices, *, kernel="rbf", statistic="v"):
     score : (n, d) array
         The model's scores at `x`, a function of its parameters.
     slices : Slices or pair (r, g)
-        A pair may hold traced arrays.
-    kernel, statistic
-        As for `fastsksd.sksd_value_and_grad`; bandwidths count as constants.
+        Slices. A pair may hold traced arrays. Rows of half precision have unit length up to
+        rounding, and are normalised.
+    kernel : {"rbf", "imq"} or kernel object
+        Kernel. Its bandwidths are held constant in the gradients.
+    statistic : {"v", "u"}
+        V-statistic or U-statistic.
+
+    Returns
+    -------
+    jax.Array
+        Scalar with the type of `score`.
+
+    See Also
+    --------
+    fastsksd.sksd : The same for NumPy arrays.
+    fastsksd.sksd_value_and_grad : The same with its gradients, for NumPy arrays.
 
     Examples
     --------
@@ -53,7 +80,7 @@ def sksd_loss(x, score, slices, *, kernel="rbf", statistic="v"):
         raise ValueError(
             f"`slices` must be r and g of shape (m, {x.shape[-1]}); got {r.shape} and {g.shape}."
         )
-    # Directions of half precision, which rounding has left longer or shorter, have unit length as far as that goes.
+    # Rounding has changed the length of directions of half precision.
     r, g = (
         rows / rounded_lengths(jax.lax.stop_gradient(rows), float(jnp.finfo(kind).eps), jnp)
         if kind in (jnp.float16, jnp.bfloat16)
@@ -64,18 +91,18 @@ def sksd_loss(x, score, slices, *, kernel="rbf", statistic="v"):
 
 
 @functools.cache
-def _loss_function():
+def _loss_function() -> Any:
     jax = library("jax")
 
-    def call(function, like, *inputs):
+    def call(function: Callable[..., Any], like: Any, *inputs: Any) -> Any:
         return jax.pure_callback(function, like, *inputs, vmap_method="sequential")
 
-    def scalar(score):
+    def scalar(score: Any) -> Any:
         return jax.ShapeDtypeStruct((), score.dtype)
 
     @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-    def loss(kernel, statistic, x, score, r, g):
-        def value(*inputs):
+    def loss(kernel: KernelLike, statistic: Statistic, x: Any, score: Any, r: Any, g: Any) -> Any:
+        def value(*inputs: Any) -> np.ndarray:
             x, score, r, g = (np.asarray(array, dtype=float) for array in inputs)
             return np.asarray(
                 sksd(x, score, (r, g), kernel=kernel, statistic=statistic), dtype=inputs[1].dtype
@@ -83,8 +110,10 @@ def _loss_function():
 
         return call(value, scalar(score), x, score, r, g)
 
-    def forward(kernel, statistic, x, score, r, g):
-        def value_and_grad(*inputs):
+    def forward(
+        kernel: KernelLike, statistic: Statistic, x: Any, score: Any, r: Any, g: Any
+    ) -> Any:
+        def value_and_grad(*inputs: Any) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
             x, score, r, g = (np.asarray(array, dtype=float) for array in inputs)
             value, gradients = sksd_value_and_grad(
                 x, score, (r, g), kernel=kernel, statistic=statistic, wrt=_INPUTS
@@ -97,27 +126,37 @@ def _loss_function():
         like = tuple(jax.ShapeDtypeStruct(array.shape, score.dtype) for array in (x, score, r, g))
         return call(value_and_grad, (scalar(score), like), x, score, r, g)
 
-    def backward(kernel, statistic, gradients, upstream):
+    def backward(
+        kernel: KernelLike, statistic: Statistic, gradients: Any, upstream: Any
+    ) -> tuple[Any, ...]:
         return tuple(upstream * gradient for gradient in gradients)
 
     loss.defvjp(forward, backward)
     return loss
 
 
-def score_from_logp(logp, *, batch_size=None):
-    """A score function for every `score` argument of fastsksd, from a log-density written in JAX.
+def score_from_logp(
+    logp: Callable[[Any], Any], *, batch_size: int | None = None
+) -> Callable[[ArrayLike], Array]:
+    """Make a score function from a log-density written in JAX.
 
     Parameters
     ----------
     logp : callable
         Maps one sample, a (d,) array, to its log-density, up to a constant.
     batch_size : int, optional
-        Rows at a time, so that one compiled function serves any number of samples; all of them by default.
+        Number of rows at a time, so that one compiled function serves any number of samples. By
+        default all rows.
 
     Returns
     -------
     callable
-        From an (n, d) NumPy array to an (n, d) NumPy array.
+        From an (n, d) NumPy array to an (n, d) NumPy array, for every `score` argument of fastsksd.
+
+    Notes
+    -----
+    JAX computes in single precision unless ``jax.config.update("jax_enable_x64", True)`` was called
+    first.
 
     Examples
     --------

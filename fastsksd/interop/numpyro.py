@@ -1,29 +1,52 @@
 """NumPyro: scores of a model in unconstrained space, and the draws of a run there."""
 
-from ._draws import collect
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._draws import Draws, OnDivergence, OnNan, VarNames, collect
 from ._library import library
 from ._trees import tree_blocks, tree_score
 from .arviz import diverging, read, variables_of
 
+__all__ = ["draws", "score"]
+
 _BATCH = 100
 
 
-def score(model, model_args=(), model_kwargs=None, *, batch_size=_BATCH):
+def score(
+    model: Callable[..., Any],
+    model_args: Sequence[Any] = (),
+    model_kwargs: Mapping[str, Any] | None = None,
+    *,
+    batch_size: int | None = _BATCH,
+) -> Callable[[np.ndarray], np.ndarray]:
     """Score function of a NumPyro model's posterior in unconstrained space.
 
     Parameters
     ----------
     model : callable
         A model without discrete latent sites.
-    model_args, model_kwargs : tuple and dict
-        Its arguments, with the data.
+    model_args : sequence
+        Its positional arguments, with the data.
+    model_kwargs : mapping, optional
+        Its keyword arguments, with the data.
     batch_size : int or None
-        Rows at a time; None for all at once.
+        Number of rows at a time; None for all at once.
 
     Returns
     -------
     callable
-        From (n, d) to (n, d). The columns are the entries of the latent sites, which are sorted by name; the transforms' Jacobians are included.
+        From (n, d) to (n, d). The columns are the entries of the latent sites, sorted by name. The
+        scores include the Jacobians of the transforms.
+
+    Raises
+    ------
+    ValueError
+        If the model has discrete latent sites.
 
     Examples
     --------
@@ -38,20 +61,21 @@ def score(model, model_args=(), model_kwargs=None, *, batch_size=_BATCH):
 
 
 def draws(
-    source,
-    samples=None,
+    source: Any,
+    samples: Any = None,
     *,
-    model_args=None,
-    model_kwargs=None,
-    var_names=None,
-    on_divergence="error",
-    on_nan="error",
-    batch_size=_BATCH,
-):
+    model_args: Sequence[Any] | None = None,
+    model_kwargs: Mapping[str, Any] | None = None,
+    var_names: VarNames = None,
+    on_divergence: OnDivergence = "error",
+    on_nan: OnNan = "error",
+    batch_size: int | None = _BATCH,
+) -> Draws:
     """Draws of NumPyro in unconstrained space, with their scores.
 
-    What a run has stored is used: gradients with ``mcmc.run(..., extra_fields=("z_grad",))``, unconstrained draws of a site "a" with "z.a" there.
-    Otherwise both are computed. NumPyro works in single precision unless ``numpyro.enable_x64()`` was called first; draws near the border of
+    What a run has stored is used: gradients with ``mcmc.run(..., extra_fields=("z_grad",))``, and
+    unconstrained draws of a site "a" with "z.a" there. Otherwise both are computed. NumPyro works
+    in single precision unless ``numpyro.enable_x64()`` was called first. Draws near the border of
     their support may then round to it.
 
     Parameters
@@ -60,20 +84,29 @@ def draws(
         A finished run, or a model.
     samples : InferenceData, DataTree, Dataset, mapping or path, optional
         For a model: draws of its sites, constrained; see `fastsksd.interop.arviz.draws`.
-    model_args, model_kwargs : tuple and dict, optional
-        Arguments of the model, with the data; by default those of the run.
+    model_args : sequence, optional
+        Positional arguments of the model, with the data; by default those of the run.
+    model_kwargs : mapping, optional
+        Keyword arguments of the model, with the data; by default those of the run.
     var_names : str or sequence of str, optional
-        Sites to look at; all by default.
+        Sites to test; all by default.
     on_divergence : {"error", "drop", "keep"}
-        What to do about draws that the sampler calls divergent. Leaving them out may hide the misfit.
+        What to do with draws that the sampler marks as divergent. Removing them may hide a misfit.
     on_nan : {"error", "drop"}
-        What to do about draws, or scores, that are not finite.
+        What to do with draws or scores that are not finite.
     batch_size : int or None
-        Scores computed at a time; None for all at once.
+        Number of scores computed at a time; None for all at once.
 
     Returns
     -------
     Draws
+        Unconstrained draws with their scores.
+
+    Raises
+    ------
+    ValueError
+        If the run has no draws yet, the model has discrete sites without stored gradients, or draws
+        are divergent or not finite.
 
     Examples
     --------
@@ -87,7 +120,11 @@ def draws(
     Draws(500 of 1 chain, d=1: shift)
     """
     numpyro, jax = library("numpyro"), library("jax")
-    options = dict(var_names=var_names, on_divergence=on_divergence, on_nan=on_nan)
+    options: dict[str, Any] = {
+        "var_names": var_names,
+        "on_divergence": on_divergence,
+        "on_nan": on_nan,
+    }
     if not isinstance(source, numpyro.infer.MCMC):
         if samples is None:
             raise TypeError(
@@ -108,8 +145,8 @@ def draws(
     drawn = source.get_samples(group_by_chain=True)
     options["diverging"] = extra.get("diverging")
     gradients = extra.get("z_grad")
-    target = None
-    # The draws of a potential_fn are where it lives.
+    log_density = None
+    # The draws of a potential_fn are unconstrained already.
     if getattr(source.sampler, "model", None) is None:
         positions = drawn
     elif gradients is not None and all(f"z.{name}" in extra for name in gradients):
@@ -118,38 +155,45 @@ def draws(
         args = source._args if model_args is None else model_args
         kwargs = source._kwargs if model_kwargs is None else model_kwargs
         target = _Target(source.sampler.model, args, kwargs)
+        log_density = target.log_density
         positions = target.unconstrain_all(_sites(drawn, target.sites, "source"))
     if gradients is not None:
         return collect(tree_blocks(positions, jax.tree.map(lambda g: -g, gradients)), **options)
-    if target is None:
+    if log_density is None:
         potential = source.sampler.get_potential_fn()
         return _with_computed_scores(lambda z: -potential(z), positions, batch_size, **options)
-    return _with_computed_scores(target.log_density, positions, batch_size, **options)
+    return _with_computed_scores(log_density, positions, batch_size, **options)
 
 
-def _with_computed_scores(log_density, positions, batch_size, **options):
+def _with_computed_scores(
+    log_density: Callable[[Any], Any], positions: Any, batch_size: int | None, **options: Any
+) -> Draws:
     example = library("jax").tree.map(lambda leaf: leaf[0, 0], positions)
     function = tree_score(log_density, example, batch_size)
     return collect(tree_blocks(positions), score=lambda x, rows: function(x), **options)
 
 
-def _sites(drawn, sites, name):
+def _sites(drawn: Mapping[str, Any], sites: Sequence[str], name: str) -> dict[str, Any]:
     missing = [site for site in sites if site not in drawn]
     if missing:
         raise ValueError(
-            f"`{name}` holds no site {missing[0]!r} of the model; there are {', '.join(map(repr, drawn))}."
+            f"`{name}` holds no site {missing[0]!r} of the model; "
+            f"there are {', '.join(map(repr, drawn))}."
         )
     return {site: library("jax").numpy.asarray(drawn[site]) for site in sites}
 
 
 class _Target:
-    """A model with its arguments: its latent sites, the way to unconstrained space, the log-density there."""
+    """A model with its arguments: its latent sites, unconstraining transform and log-density."""
 
-    def __init__(self, model, args, kwargs):
+    def __init__(
+        self, model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
         numpyro = library("numpyro")
         if not callable(model):
             raise TypeError(
-                f"`source` must be a finished numpyro.infer.MCMC or a model, a function; got {type(model).__name__}."
+                "`source` must be a finished numpyro.infer.MCMC or a model, a function; "
+                f"got {type(model).__name__}."
             )
         self.model = numpyro.handlers.seed(model, 0)
         self.args, self.kwargs = tuple(args), dict(kwargs)
@@ -164,22 +208,22 @@ class _Target:
         if discrete:
             fields = ", ".join(repr(f"z.{name}") for name in self.sites if name not in discrete)
             raise ValueError(
-                f"the model has discrete sites, {', '.join(map(repr, discrete))}; its own gradients can be used, from a run with "
-                f"extra_fields=('z_grad', {fields})."
+                f"the model has discrete sites, {', '.join(map(repr, discrete))}; the gradients of "
+                f"the sampler can be used, from a run with extra_fields=('z_grad', {fields})."
             )
         self.example = {name: latent[name]["value"] for name in self.sites}
 
-    def unconstrain(self, values):
+    def unconstrain(self, values: Any) -> Any:
         return library("numpyro.infer.util").unconstrain_fn(
             self.model, self.args, self.kwargs, values
         )
 
-    def unconstrain_all(self, values):
+    def unconstrain_all(self, values: Any) -> Any:
         """The same for arrays (chains, draws, ...)."""
         jax = library("jax")
         return jax.jit(jax.vmap(jax.vmap(self.unconstrain)))(values)
 
-    def log_density(self, z):
+    def log_density(self, z: Any) -> Any:
         return -library("numpyro.infer.util").potential_energy(
             self.model, self.args, self.kwargs, z
         )

@@ -1,27 +1,42 @@
 """PyMC: scores of a model in unconstrained space, and its posterior draws there."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
 import numpy as np
 
+from .._typing import Array, ArrayLike
 from .._validate import check_samples
-from ._draws import Block, collect, indexed
+from ._draws import Block, Draws, OnDivergence, OnNan, VarNames, collect, indexed
 from ._library import library
 from .arviz import diverging, read, variables_of
 
+__all__ = ["draws", "score"]
 
-def score(model, *, mode=None):
+
+def score(model: Any, *, mode: str | None = None) -> Callable[[ArrayLike], Array]:
     """Score function of a PyMC model's posterior in unconstrained space.
 
     Parameters
     ----------
     model : pymc.Model
-        Without discrete variables (for these, see `draws`).
+        A model without discrete variables (for these, see `draws`).
     mode : str, optional
-        PyTensor's compilation mode. "FAST_COMPILE" needs no C++ compiler and starts at once; "NUMBA" and "JAX" need none either.
+        PyTensor's compilation mode. "FAST_COMPILE" needs no C++ compiler and starts at once;
+        "NUMBA" and "JAX" need none either.
 
     Returns
     -------
     callable
-        From (n, d) to (n, d). The columns are the entries of ``model.value_vars`` in their order; the transforms' Jacobians are included.
+        From (n, d) to (n, d). The columns are the entries of ``model.value_vars`` in their order.
+        The scores include the Jacobians of the transforms.
+
+    Raises
+    ------
+    ValueError
+        If the model has discrete variables.
 
     Examples
     --------
@@ -35,43 +50,61 @@ def score(model, *, mode=None):
     if model.discrete_value_vars:
         names = ", ".join(repr(variable.name) for variable in model.discrete_value_vars)
         raise ValueError(
-            f"`model` has discrete variables, {names}; fastsksd.interop.pymc.draws takes scores at their draws."
+            f"`model` has discrete variables, {names}; "
+            "fastsksd.interop.pymc.draws takes scores at their draws."
         )
     start = model.initial_point()
     gradient = _gradient(model, {name: np.shape(value) for name, value in start.items()}, {}, mode)
     d = sum(np.size(value) for value in start.values())
 
-    def rows_to_scores(x):
+    def rows_to_scores(x: ArrayLike) -> Array:
         x = check_samples(x, d=d)
         return gradient(x, range(x.shape[0]))
 
     return rows_to_scores
 
 
-def draws(model, idata, *, var_names=None, mode=None, on_divergence="error", on_nan="error"):
+def draws(
+    model: Any,
+    idata: Any,
+    *,
+    var_names: VarNames = None,
+    mode: str | None = None,
+    on_divergence: OnDivergence = "error",
+    on_nan: OnNan = "error",
+) -> Draws:
     """Posterior draws of a PyMC model in unconstrained space, with their scores.
 
-    Draws are transformed as the model transforms its variables, unless `idata` holds them transformed already, which keeps more digits:
-    nutpie's does, and PyMC's with ``pm.sample(idata_kwargs={"include_transformed": True})``.
+    Draws are transformed as the model transforms its variables. If `idata` already holds
+    transformed draws, these are used, which keeps more digits: nutpie's does, and PyMC's with
+    ``pm.sample(idata_kwargs={"include_transformed": True})``.
 
     Parameters
     ----------
     model : pymc.Model
-        The model that the posterior ought to be of. Discrete variables are no columns; scores are taken at their draws.
+        The model whose posterior the draws should follow. Discrete variables are not among the
+        columns; scores are taken at their draws.
     idata : InferenceData, DataTree, Dataset, mapping or path
         Draws of all its free variables; see `fastsksd.interop.arviz.draws`.
     var_names : str or sequence of str, optional
-        Variables to look at, by their names in the model; all by default.
+        Variables to test, by their names in the model; all by default.
     mode : str, optional
-        As for `score`.
+        PyTensor's compilation mode, as for `score`.
     on_divergence : {"error", "drop", "keep"}
-        What to do about draws that the sampler calls divergent. Leaving them out may hide the misfit.
+        What to do with draws that the sampler marks as divergent. Removing them may hide a misfit.
     on_nan : {"error", "drop"}
-        What to do about draws, or scores, that are not finite.
+        What to do with draws or scores that are not finite.
 
     Returns
     -------
     Draws
+        Unconstrained draws with their scores.
+
+    Raises
+    ------
+    ValueError
+        If the model has no continuous variable, `idata` lacks one of its variables, or draws are
+        divergent or not finite.
 
     Examples
     --------
@@ -111,19 +144,24 @@ def draws(model, idata, *, var_names=None, mode=None, on_divergence="error", on_
     )
 
 
-def _check_model(model):
+def _check_model(model: Any) -> None:
     pymc = library("pymc")
     if not isinstance(model, pymc.Model):
         raise TypeError(f"`model` must be a pymc.Model; got {type(model).__name__}.")
 
 
-def _gradient(model, shapes, discrete, mode):
-    """Function of continuous columns x and of the rows they stand in, which is where `discrete` has the other variables."""
+def _gradient(
+    model: Any,
+    shapes: Mapping[str, tuple[int, ...]],
+    discrete: Mapping[str, np.ndarray],
+    mode: str | None,
+) -> Callable[[Array, Iterable[int]], Array]:
+    """Scores from continuous columns x and their row numbers, at which `discrete` is read."""
     gradient = model.compile_dlogp(jacobian=True, mode=mode)
     kinds = {variable.name: variable.dtype for variable in model.value_vars}
     edges = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])[:-1]
 
-    def scores(x, rows):
+    def scores(x: Array, rows: Iterable[int]) -> Array:
         out = np.empty(x.shape)
         for k, row in enumerate(rows):
             parts = zip(shapes.items(), np.split(x[k], edges), strict=True)
@@ -134,8 +172,10 @@ def _gradient(model, shapes, discrete, mode):
     return scores
 
 
-def _unconstrained(model, variables, mode):
-    """Values of the model's value variables, (chains, draws, ...): as they are in `variables`, or transformed."""
+def _unconstrained(
+    model: Any, variables: Mapping[str, tuple[np.ndarray, Any]], mode: str | None
+) -> dict[str, np.ndarray]:
+    """Values (chains, draws, ...) of the model's value variables, as stored or transformed here."""
     ready = {
         v.name: np.asarray(variables[v.name][0]) for v in model.value_vars if v.name in variables
     }
@@ -145,7 +185,8 @@ def _unconstrained(model, variables, mode):
     missing = [rv.name for rv in model.free_RVs if rv.name not in variables]
     if missing:
         raise ValueError(
-            f"`idata` has no variable {missing[0]!r} of the model; there are {', '.join(map(repr, variables))}."
+            f"`idata` has no variable {missing[0]!r} of the model; "
+            f"there are {', '.join(map(repr, variables))}."
         )
     pytensor = library("pytensor")
     inputs = {rv: rv.type(f"{rv.name}_drawn") for rv in model.free_RVs}
@@ -156,7 +197,7 @@ def _unconstrained(model, variables, mode):
     )
     drawn = [np.asarray(variables[rv.name][0]).astype(rv.dtype) for rv in inputs]
     chains, length = drawn[0].shape[:2]
-    # What is not finite is reported as such.
+    # Values that are not finite are reported later.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         results = [transform(*row) for row in zip(*map(_rows, drawn), strict=True)]
     for k, rv in enumerate(rvs):
@@ -165,5 +206,5 @@ def _unconstrained(model, variables, mode):
     return ready
 
 
-def _rows(values):
+def _rows(values: np.ndarray) -> np.ndarray:
     return values.reshape(-1, *values.shape[2:])

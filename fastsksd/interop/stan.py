@@ -1,32 +1,40 @@
-"""Stan, through BridgeStan: scores of a compiled model in unconstrained space, and its posterior draws there."""
+"""Stan, through BridgeStan: scores of a compiled model, and its draws, in unconstrained space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
+from .._typing import Array, ArrayLike
 from .._validate import check_samples
-from ._draws import Block, collect
+from ._draws import Block, Draws, OnDivergence, OnNan, VarNames, collect
 from .arviz import diverging, read, variables_of
+
+__all__ = ["draws", "score"]
 
 _NEEDED = ("log_density_gradient", "param_unconstrain", "param_names", "param_unc_names")
 
 
-def score(model):
+def score(model: Any) -> Callable[[ArrayLike], Array]:
     """Score function of a Stan model's posterior in unconstrained space.
 
     Parameters
     ----------
     model : bridgestan.StanModel
-        With its data.
+        A compiled model with its data.
 
     Returns
     -------
     callable
-        From (n, d) to (n, d). The columns are ``model.param_unc_names()``; the transforms' Jacobians are included. Where Stan rejects a point, its row
-        is NaN.
+        From (n, d) to (n, d). The columns are ``model.param_unc_names()``. The scores include the
+        Jacobians of the transforms. The row of a point that Stan rejects is NaN.
 
     Examples
-    --------
-    A compiled model; ``StanModel("model.stan", "data.json")`` compiles it first. Among its parameters are ``mu ~ normal(1, 2)`` and ``sigma ~ gamma(3, 2)``, in
-    whose place is its logarithm:
+    -------- ``StanModel("model.stan", "data.json")`` compiles a model; here it is compiled already.
+    Among its parameters are ``mu ~ normal(1, 2)`` and ``sigma ~ gamma(3, 2)``, which is replaced by
+    its logarithm.
 
     >>> import bridgestan, numpy as np, fastsksd as fs
     >>> model = bridgestan.StanModel("model.so")
@@ -36,7 +44,7 @@ def score(model):
     _check_model(model)
     d = len(model.param_unc_names())
 
-    def rows_to_scores(x):
+    def rows_to_scores(x: ArrayLike) -> Array:
         x = check_samples(x, d=d)
         return _each(
             lambda row: model.log_density_gradient(row, propto=True, jacobian=True)[1], x, d
@@ -45,26 +53,41 @@ def score(model):
     return rows_to_scores
 
 
-def draws(model, idata, *, var_names=None, on_divergence="error", on_nan="error"):
+def draws(
+    model: Any,
+    idata: Any,
+    *,
+    var_names: VarNames = None,
+    on_divergence: OnDivergence = "error",
+    on_nan: OnNan = "error",
+) -> Draws:
     """Posterior draws of a Stan model in unconstrained space, with their scores.
 
     Parameters
     ----------
     model : bridgestan.StanModel
-        The model, with its data, that the posterior ought to be of.
+        The model, with its data, whose posterior the draws should follow.
     idata : InferenceData, DataTree, Dataset, mapping or path
-        Draws of all parameters, constrained, with the shapes they have in Stan, as from ``arviz.from_cmdstanpy``; see
-        `fastsksd.interop.arviz.draws`. With few digits simplexes do not sum to one any more: let CmdStan write ``sig_figs=18``.
+        Constrained draws of all parameters, with the shapes they have in Stan, as from
+        ``arviz.from_cmdstanpy``; see `fastsksd.interop.arviz.draws`. With few digits, simplexes no
+        longer sum to one: let CmdStan write ``sig_figs=18``.
     var_names : str or sequence of str, optional
-        Parameters to look at; all by default.
+        Parameters to test; all by default.
     on_divergence : {"error", "drop", "keep"}
-        What to do about draws that the sampler calls divergent. Leaving them out may hide the misfit.
+        What to do with draws that the sampler marks as divergent. Removing them may hide a misfit.
     on_nan : {"error", "drop"}
-        What to do about draws, or scores, that are not finite, or that Stan rejects.
+        What to do with draws or scores that are not finite, or that Stan rejects.
 
     Returns
     -------
     Draws
+        Unconstrained draws with their scores.
+
+    Raises
+    ------
+    ValueError
+        If `idata` lacks a parameter or has it in another shape, or draws are divergent or not
+        finite.
 
     Examples
     --------
@@ -97,15 +120,16 @@ def draws(model, idata, *, var_names=None, on_divergence="error", on_nan="error"
     )
 
 
-def _check_model(model):
+def _check_model(model: Any) -> None:
     if not all(callable(getattr(model, name, None)) for name in _NEEDED):
         raise TypeError(
-            f"`model` must be a bridgestan.StanModel (pip install 'fastsksd[stan]'); got {type(model).__name__}."
+            "`model` must be a bridgestan.StanModel (pip install 'fastsksd[stan]'); "
+            f"got {type(model).__name__}."
         )
 
 
-def _each(function, rows, width):
-    """`function` of each row; NaN where Stan rejects it, and Stan's own error where it rejects all."""
+def _each(function: Callable[[Any], Any], rows: Array, width: int) -> Array:
+    """`function` of each row; NaN if Stan rejects the row, Stan's own error if it rejects all."""
     out = np.full((rows.shape[0], width), np.nan)
     errors = []
     for k, row in enumerate(rows):
@@ -118,12 +142,12 @@ def _each(function, rows, width):
     return out
 
 
-def _base(name):
+def _base(name: str) -> str:
     return name.partition(".")[0]
 
 
-def _parameters(model, variables):
-    """All parameters in Stan's order, (chains, draws, k): arrays are laid out with the first index running fastest."""
+def _parameters(model: Any, variables: Mapping[str, tuple[np.ndarray, Any]]) -> np.ndarray:
+    """All parameters in Stan's order, (chains, draws, k): the first index runs fastest."""
     names = model.param_names()
     odd = [name for name in names if ":" in name or name.endswith((".real", ".imag"))]
     if odd:
@@ -134,7 +158,8 @@ def _parameters(model, variables):
     for base in dict.fromkeys(map(_base, names)):
         if base not in variables:
             raise ValueError(
-                f"`idata` has no variable {base!r} of the model; there are {', '.join(map(repr, variables))}."
+                f"`idata` has no variable {base!r} of the model; "
+                f"there are {', '.join(map(repr, variables))}."
             )
         values, _ = variables[base]
         expected = [name for name in names if _base(name) == base]
@@ -143,7 +168,8 @@ def _parameters(model, variables):
         last = tuple(int(index) for index in expected[-1].split(".")[1:])
         if values.shape[2:] != last:
             raise ValueError(
-                f"`idata`: {base!r} must have the shape {last} it has in the model; got {values.shape[2:]}."
+                f"`idata`: {base!r} must have the shape {last} it has in the model; "
+                f"got {values.shape[2:]}."
             )
         columns.append(flat)
     return np.concatenate(columns, axis=2)

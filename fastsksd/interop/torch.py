@@ -1,36 +1,58 @@
 """PyTorch: the sliced discrepancy as a loss, and scores from a log-density."""
 
+from __future__ import annotations
+
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from .._typing import Array, ArrayLike, KernelLike, SlicesLike, Statistic
 from .._validate import rounded_lengths
 from ..discrepancy import sksd, sksd_value_and_grad
 from ._library import check_batch_size, directions, in_batches, library
 
+__all__ = ["score_from_logp", "sksd_loss"]
+
 _INPUTS = ("x", "score", "r", "g")
 
 
-def sksd_loss(x, score, slices, *, kernel="rbf", statistic="v"):
-    """`fastsksd.sksd` as a scalar tensor whose gradient reaches the scores, the slices and the samples.
+def sksd_loss(
+    x: Any,
+    score: Any,
+    slices: SlicesLike | tuple[Any, Any],
+    *,
+    kernel: KernelLike = "rbf",
+    statistic: Statistic = "v",
+) -> Any:
+    """Sliced discrepancy as a scalar tensor, differentiable in scores, slices and samples.
 
     Parameters
     ----------
     x : (n, d) tensor or array
         Samples.
     score : (n, d) tensor
-        The model's scores at `x`, with a graph that leads to its parameters: for an energy-based model, the gradient of ``-energy``
-        in x taken with ``create_graph=True``.
+        The model's scores at `x`, with a graph that leads to its parameters. For an energy-based
+        model this is the gradient of ``-energy`` in x, taken with ``create_graph=True``.
     slices : Slices or pair (r, g)
-        A pair may hold tensors that require gradients, such as parameters divided by their norm. Those of half precision have unit
-        length as far as that goes.
-    kernel, statistic
-        As for `fastsksd.sksd_value_and_grad`; bandwidths count as constants.
+        Slices. A pair may hold tensors that require gradients, such as parameters divided by their
+        norm. Rows of half precision have unit length up to rounding, and are normalised.
+    kernel : {"rbf", "imq"} or kernel object
+        Kernel. Its bandwidths are held constant in the gradients.
+    statistic : {"v", "u"}
+        V-statistic or U-statistic.
 
     Returns
     -------
     tensor
-        Of the type and on the device of `score`; computed in double precision on the CPU. It can be differentiated once.
+        Scalar with the type and the device of `score`, computed in double precision on the CPU. It
+        can be differentiated once.
+
+    See Also
+    --------
+    fastsksd.sksd : The same for arrays.
+    fastsksd.sksd_value_and_grad : The same with its gradients, for arrays.
 
     Examples
     --------
@@ -45,7 +67,8 @@ def sksd_loss(x, score, slices, *, kernel="rbf", statistic="v"):
     torch = library("torch")
     if not isinstance(score, torch.Tensor):
         raise TypeError(
-            f"`score` must be a tensor, which leads to the model's parameters; got {type(score).__name__}."
+            "`score` must be a tensor, with a graph that leads to the model's parameters; "
+            f"got {type(score).__name__}."
         )
     if not score.is_floating_point():
         raise TypeError(f"`score` must be a tensor of floating point numbers; got {score.dtype}.")
@@ -54,19 +77,23 @@ def sksd_loss(x, score, slices, *, kernel="rbf", statistic="v"):
 
 
 @functools.cache
-def _loss_function():
+def _loss_function() -> Any:
     torch = library("torch")
 
-    class SlicedDiscrepancy(torch.autograd.Function):
+    base: Any = torch.autograd.Function
+
+    class SlicedDiscrepancy(base):
         @staticmethod
-        def forward(ctx, x, score, r, g, kernel, statistic):
+        def forward(
+            ctx: Any, x: Any, score: Any, r: Any, g: Any, kernel: KernelLike, statistic: Statistic
+        ) -> Any:
             inputs = (x, score, r, g)
             x_, score_ = (_to_numpy(torch, value) for value in (x, score))
             r_, g_ = (_unit_rows(torch, value) for value in (r, g))
             ctx.wrt = [
                 name for name, needed in zip(_INPUTS, ctx.needs_input_grad, strict=False) if needed
             ]
-            options = dict(kernel=kernel, statistic=statistic)
+            options: dict[str, Any] = {"kernel": kernel, "statistic": statistic}
             if ctx.wrt:
                 value, gradients = sksd_value_and_grad(x_, score_, (r_, g_), wrt=ctx.wrt, **options)
                 like = dict(zip(_INPUTS, inputs, strict=True))
@@ -79,7 +106,7 @@ def _loss_function():
 
         @staticmethod
         @torch.autograd.function.once_differentiable
-        def backward(ctx, upstream):
+        def backward(ctx: Any, upstream: Any) -> tuple[Any, ...]:
             gradients = dict(zip(ctx.wrt, ctx.saved_tensors, strict=True))
             return (
                 *((upstream * gradients[name] if name in gradients else None) for name in _INPUTS),
@@ -90,7 +117,7 @@ def _loss_function():
     return SlicedDiscrepancy
 
 
-def _to_numpy(torch, value):
+def _to_numpy(torch: Any, value: Any) -> Array:
     return (
         value.detach().cpu().double().numpy()
         if isinstance(value, torch.Tensor)
@@ -98,8 +125,8 @@ def _to_numpy(torch, value):
     )
 
 
-def _unit_rows(torch, value):
-    """Directions; those of half precision, which rounding has left longer or shorter, with unit length."""
+def _unit_rows(torch: Any, value: Any) -> Array:
+    """Directions; those of half precision, whose length rounding has changed, are normalised."""
     rows = _to_numpy(torch, value)
     half = (
         isinstance(value, torch.Tensor)
@@ -109,22 +136,31 @@ def _unit_rows(torch, value):
     return rows / rounded_lengths(rows, torch.finfo(value.dtype).eps) if half else rows
 
 
-def score_from_logp(logp, *, batch_size=None, dtype=None, device=None):
-    """A score function for every `score` argument of fastsksd, from a log-density written in PyTorch.
+def score_from_logp(
+    logp: Callable[[Any], Any],
+    *,
+    batch_size: int | None = None,
+    dtype: Any = None,
+    device: Any = None,
+) -> Callable[[ArrayLike], Array]:
+    """Make a score function from a log-density written in PyTorch.
 
     Parameters
     ----------
     logp : callable
-        Maps samples, an (n, d) tensor, to their log-densities, (n,), up to a constant. Rows must not depend on each other.
+        Maps samples, an (n, d) tensor, to their log-densities, (n,), up to a constant. Rows must
+        not depend on each other.
     batch_size : int, optional
-        Rows at a time; all of them by default.
-    dtype, device : optional
-        Of the tensors `logp` is given; PyTorch's defaults unless given.
+        Number of rows at a time; all by default.
+    dtype : torch.dtype, optional
+        Type of the tensors that `logp` is called with; PyTorch's default type if not given.
+    device : torch.device or str, optional
+        Device of these tensors; PyTorch's default device if not given.
 
     Returns
     -------
     callable
-        From an (n, d) NumPy array to an (n, d) NumPy array.
+        From an (n, d) NumPy array to an (n, d) NumPy array, for every `score` argument of fastsksd.
 
     Examples
     --------
@@ -138,7 +174,7 @@ def score_from_logp(logp, *, batch_size=None, dtype=None, device=None):
         raise TypeError(f"`logp` must be a function of samples, not {type(logp).__name__}.")
     batch_size = check_batch_size(batch_size)
 
-    def rows(x):
+    def rows(x: np.ndarray) -> Array:
         points = torch.as_tensor(
             x, dtype=dtype or torch.get_default_dtype(), device=device
         ).requires_grad_()
@@ -146,7 +182,8 @@ def score_from_logp(logp, *, batch_size=None, dtype=None, device=None):
             values = logp(points)
             if values.shape not in ((x.shape[0],), (x.shape[0], 1)):
                 raise ValueError(
-                    f"`logp` must return one log-density for each of {x.shape[0]} samples; got shape {tuple(values.shape)}."
+                    f"`logp` must return one log-density for each of {x.shape[0]} samples; "
+                    f"got shape {tuple(values.shape)}."
                 )
             (gradient,) = torch.autograd.grad(values.sum(), points)
         return _to_numpy(torch, gradient)

@@ -1,21 +1,28 @@
-"""Checkpoints: one file, replaced as a whole, so that a kill leaves either the old one or the new one."""
+"""Checkpoints: one file, replaced as a whole, so that a kill leaves the old or the new one."""
+
+from __future__ import annotations
 
 import json
 import os
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 
-def save_checkpoint(path, settings, arrays):
+def save_checkpoint(
+    path: str | os.PathLike[str], settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> None:
     """Write settings (plain data) and arrays to `path`."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    contents: dict[str, Any] = {"settings": np.array(json.dumps(settings)), **arrays}
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            np.savez(file, settings=np.array(json.dumps(settings)), **arrays)
+            np.savez(file, **contents)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -23,8 +30,10 @@ def save_checkpoint(path, settings, arrays):
         temporary.unlink(missing_ok=True)
 
 
-def load_checkpoint(path, settings):
-    """The arrays at `path`, or None when nothing is there; an error when they belong to other settings."""
+def load_checkpoint(
+    path: str | os.PathLike[str], settings: Mapping[str, Any]
+) -> dict[str, np.ndarray] | None:
+    """The arrays at `path`, or None if there is no file; an error if its settings are others."""
     path = Path(path)
     if not path.exists():
         return None
@@ -34,7 +43,7 @@ def load_checkpoint(path, settings):
         there = json.loads(arrays.pop("settings").item())
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(
-            f"`checkpoint`: {path} is no checkpoint of a training run; choose another file."
+            f"`checkpoint`: {path} is not a checkpoint of a training run; choose another file."
         ) from error
     here = json.loads(json.dumps(settings))
     names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
@@ -43,6 +52,7 @@ def load_checkpoint(path, settings):
             f"{name}: {there.get(name)} there, {here.get(name)} here" for name in names
         )
         raise ValueError(
-            f"`checkpoint`: {path} belongs to a run of other settings ({listing}); choose another file."
+            f"`checkpoint`: {path} belongs to a run with other settings ({listing}); "
+            "choose another file."
         )
     return arrays

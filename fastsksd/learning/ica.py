@@ -1,18 +1,22 @@
-"""Training of an ICA model by Stein discrepancies (Section "Model learning: ICA"), and a better way to do it.
+"""Training of an ICA model by Stein discrepancies (Section "Model learning: ICA").
 
-The model is ``x = W z`` with independent Student-t sources; what is trained is ``A = W^-1``. With ``u = A x`` its score is
-``A^T psi(u)``, and a gradient G in the scores, (n, d), becomes in A  ``psi(U)^T G + (psi'(U) * (G A^T))^T X``.
+The model is ``x = W z`` with independent Student-t sources; ``A = W^-1`` is trained.
 """
 
+from __future__ import annotations
+
 import json
+import os
 import time
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from .._progress import ProgressBar
+from .._typing import Array, ArrayLike, KernelLike, Rng, Statistic
 from .._validate import (
     check_betas,
     check_choice,
@@ -23,30 +27,61 @@ from .._validate import (
     frozen,
     real_array,
 )
-from ..compute.linalg import gram, product
-from ..kernels import as_kernel
-from ..models import ICA, StudentT
+from ..kernels import Kernel, as_kernel
+from ..models import ICA
 from .checkpoint import load_checkpoint, save_checkpoint
-from .loss import KernelSteinLoss, SlicedSteinLoss
+from .descent import (
+    AdamDescent,
+    Descent,
+    ScoringDescent,
+    negative_log_likelihood,
+    prefixed,
+    without_prefix,
+)
+from .loss import KernelSteinLoss, SlicedSteinLoss, SteinLoss
 from .lsd import LearnedSteinLoss
-from .scoring import Scoring
 
-_LARGEST = 1e100  # entry of a model that is still computed with
+_LARGEST = 1e100  # a model with larger entries has diverged
 
+Method = Literal[
+    "sksd-scoring", "sksd-g+ke+go", "sksd-g+ex+go", "sksd-g+go", "sksd-rg+go", "ksd", "lsd"
+]
 METHODS = ("sksd-scoring", "sksd-g+ke+go", "sksd-g+ex+go", "sksd-g+go", "sksd-rg+go", "ksd", "lsd")
 
 
 class ICAProblem(NamedTuple):
-    """Data for `fit_ica`: training and test samples, and where known the model behind them and the W^-1 to begin with."""
+    """Data for `fit_ica`.
 
-    x_train: np.ndarray
-    x_test: np.ndarray
+    Attributes
+    ----------
+    x_train, x_test : (n, d) array
+        Samples to train on and to evaluate on.
+    truth : models.ICA or None
+        The model that the samples are from, if known.
+    initial : (d, d) array or None
+        ``W^-1`` to begin with.
+    """
+
+    x_train: ArrayLike
+    x_test: ArrayLike
     truth: ICA | None = None
-    initial: np.ndarray | None = None
+    initial: ArrayLike | None = None
 
 
 class Trace(NamedTuple):
-    """What was seen along training, one entry for each evaluation: `value` is the mean training loss since the one before."""
+    """Course of a training run, one entry for each evaluation.
+
+    Attributes
+    ----------
+    step : (k,) array
+        Number of steps taken.
+    value : (k,) array
+        Mean training loss since the evaluation before; NaN at the first.
+    nll : (k,) array
+        Mean negative log-likelihood of the test samples.
+    gap : (k,) array
+        How far `nll` is above that of the true model; NaN if that is not known.
+    """
 
     step: np.ndarray
     value: np.ndarray
@@ -55,9 +90,9 @@ class Trace(NamedTuple):
 
 
 class Diverged(RuntimeError):
-    """Training that can't go on, since the loss or the model is no longer finite; `step` says since when."""
+    """The loss or the model is no longer finite; the attribute `step` tells since when."""
 
-    def __init__(self, message, step):
+    def __init__(self, message: str, step: int) -> None:
         super().__init__(message)
         self.step = step
 
@@ -69,16 +104,23 @@ class ICAFit:
     Attributes
     ----------
     model : models.ICA
+        The trained model.
     unmixing : (d, d) array
-        ``W^-1``, the parameter that was trained.
-    nll, true_nll, gap : float
-        Mean negative log-likelihood of the test samples under the model and under the true one, and the difference; NaN where the
-        truth is not known.
+        Its ``W^-1``, the parameter that was trained.
+    nll : float
+        Mean negative log-likelihood of the test samples.
+    true_nll : float
+        The same under the true model; NaN if that is not known.
+    gap : float
+        Difference of the two.
     trace : Trace
+        Course of the training.
     method : str
+        Method of training.
     settings : dict
+        All settings of the run.
     seconds : float
-        Spent on training, evaluation included, that of runs before an interruption too.
+        Time spent on training and evaluation, with that before an interruption.
     """
 
     model: ICA
@@ -88,30 +130,46 @@ class ICAFit:
     gap: float
     trace: Trace
     method: str
-    settings: dict
+    settings: dict[str, Any]
     seconds: float
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         truth = (
             ""
             if np.isnan(self.gap)
             else f", {self.gap:.3g} above the true model's {self.true_nll:.4g}"
         )
         return (
-            f"ICAFit(method={self.method!r}, d={self.model.d}, steps={self.settings['steps']}: test NLL {self.nll:.4g}{truth}; "
-            f"{self.seconds:.1f} s)"
+            f"ICAFit(method={self.method!r}, d={self.model.d}, steps={self.settings['steps']}: "
+            f"test NLL {self.nll:.4g}{truth}; {self.seconds:.1f} s)"
         )
 
 
-def ica_problem(d, *, n_train=20000, n_test=5000, df=5, rng=None):
-    """Samples of a random ICA model, from the generator of the published experiment.
+def ica_problem(
+    d: int, *, n_train: int = 20000, n_test: int = 5000, df: float = 5, rng: Rng = None
+) -> ICAProblem:
+    """Draw samples of a random ICA model, with the generator of the published experiment.
 
-    The true ``W^-1`` has standard normal entries and the initial one entries of variance ``1 / d``, both drawn afresh until their
-    condition number is at most `d`.
+    Parameters
+    ----------
+    d : int
+        Dimension.
+    n_train, n_test : int
+        Numbers of training and of test samples.
+    df : float
+        Degrees of freedom of the sources.
+    rng : None, int or numpy.random.Generator
+        Source of randomness.
 
     Returns
     -------
     ICAProblem
+        The true ``W^-1`` has standard normal entries; the initial one has entries of variance
+        ``1 / d``. Both are drawn again until their condition number is at most `d`.
+
+    See Also
+    --------
+    fit_ica : Train a model on these samples.
 
     Examples
     --------
@@ -127,83 +185,120 @@ def ica_problem(d, *, n_train=20000, n_test=5000, df=5, rng=None):
 
 
 def fit_ica(
-    data,
+    data: ICAProblem | tuple[ArrayLike, ArrayLike],
     *,
-    method="sksd-scoring",
-    df=5,
-    steps=None,
-    batch_size=None,
-    learning_rate=None,
-    betas=(0.9, 0.99),
-    every=200,
-    slice_samples=3000,
-    kernel="rbf",
-    statistic="v",
-    evaluate_every=None,
-    checkpoint=None,
-    rng=None,
-    progress=False,
-):
+    method: Method = "sksd-scoring",
+    df: float = 5,
+    steps: int | None = None,
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
+    betas: tuple[float, float] = (0.9, 0.99),
+    every: int = 200,
+    slice_samples: int = 3000,
+    kernel: KernelLike = "rbf",
+    statistic: Statistic = "v",
+    evaluate_every: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    rng: Rng = None,
+    progress: bool = False,
+) -> ICAFit:
     """Train an ICA model by a Stein discrepancy, through its score alone.
 
     Parameters
     ----------
     data : ICAProblem or pair (x_train, x_test)
-        Samples to train on and to evaluate on, (n, d) each; an `ICAProblem` may also hold the true model, for the gap to it and
-        for "sksd-g+ex+go", and the ``W^-1`` to begin with, by default random.
+        Samples to train on and to evaluate on, (n, d) each. An `ICAProblem` may also hold the true
+        model, for the gap to it and for "sksd-g+ex+go", and the ``W^-1`` to begin with. By default
+        that is random.
     method : str
+        Discrepancy and descent.
+
         "sksd-scoring"
-            Gauss-Newton with the derivatives that the model itself expects, on the d^2 slices of the sources' coordinates, from
-            decorrelated sources, on all samples at once; see `fastsksd.learning.scoring`. It ends near maximum likelihood.
-        "sksd-g+ke+go", "sksd-g+ex+go"
-            The paper's: active slices every `every` steps, from `slice_samples` samples and the estimated or the exact score
-            difference; in between, g climbs while the model descends.
-        "sksd-g+go", "sksd-rg+go"
-            Without active slices: g, or r as well, climb from the coordinates.
-        "ksd", "lsd"
-            Kernelized Stein discrepancy; learned Stein discrepancy, with a neural critic (needs the extra ``fastsksd[jax]``).
+            Gauss-Newton steps with the derivatives that the model itself expects, on the d^2 slices
+            of the sources' coordinates, from decorrelated sources, on all samples at once. It ends
+            near maximum likelihood. See `fastsksd.learning.scoring`.
+        "sksd-g+ke+go"
+            The paper's method: active slices every `every` steps, from `slice_samples` samples and
+            the estimated score difference. In between, g ascends while the model descends.
+        "sksd-g+ex+go"
+            The same with the exact score difference.
+        "sksd-g+go"
+            Without active slices: g ascends from the coordinates.
+        "sksd-rg+go"
+            Without active slices: r and g ascend from the coordinates.
+        "ksd"
+            Kernelized Stein discrepancy.
+        "lsd"
+            Learned Stein discrepancy, with a neural critic. It needs the extra ``fastsksd[jax]``.
     df : float
         Degrees of freedom of the model's sources.
-    steps, batch_size, learning_rate : int, int, float
-        By default 15000, 100 and 1e-3 (Adam's), as in the paper; for "sksd-scoring" 100, all samples and 1, the share of a
-        Gauss-Newton step taken, to be lowered for minibatches.
+    steps : int, optional
+        Number of steps. By default 15000, as in the paper; 100 for "sksd-scoring".
+    batch_size : int, optional
+        Samples of a step. By default 100, as in the paper; all for "sksd-scoring".
+    learning_rate : float, optional
+        Adam's step size, by default 1e-3, as in the paper. For "sksd-scoring" the fraction of a
+        Gauss-Newton step taken, by default 1; lower it for minibatches.
     betas : pair of float
-        Adam's, for the model and for slices.
-    every, slice_samples : int
-        Steps between refreshes of active slices, and samples for each.
+        Adam's decay rates, for the model and for slices.
+    every : int
+        Steps between two searches for active slices.
+    slice_samples : int
+        Samples for each search.
     kernel : {"rbf", "imq"} or kernel object
+        Kernel of the discrepancy.
     statistic : {"v", "u"}
-        The V-statistic is the default of the published script; see the notes.
+        V-statistic, the default of the published script, or U-statistic; see the notes.
     evaluate_every : int, optional
         Steps between evaluations on the test samples; by default a twentieth of all.
     checkpoint : path, optional
-        File that every evaluation replaces by the state of the run. If it is there already the run goes on from it, and ends as
-        it would have without interruption; a file from other settings or data is refused.
+        File for the state of the run, replaced at every evaluation. If it exists, the run continues
+        from it and ends as it would have without the interruption. A file from other settings or
+        data is an error.
     rng : None, int or numpy.random.Generator
-        Source of minibatches and of what else is random.
+        Source of minibatches and of all other randomness.
     progress : bool
         Show a progress bar on standard error.
 
     Returns
     -------
     ICAFit
+        The trained model, its likelihood and the course of the training.
 
     Raises
     ------
     Diverged
-        When the loss or the model is no longer finite. The checkpoint keeps the last state evaluated.
+        If the loss or the model is no longer finite. The checkpoint keeps the last state evaluated.
+
+    See Also
+    --------
+    ica_problem : Samples of a random ICA model.
+    SlicedSteinLoss : The loss of the paper's methods, for any model.
 
     Notes
     -----
-    Why the paper's methods stop short of the truth, 70 nats at d = 150 in the paper and here. The V-statistic of 100 samples adds
-    ``mean |s|^2 / 100`` to the loss: begun at the truth, "sksd-g+go" leaves it for a model 61 nats worse at d = 150, 12 at d = 80,
-    there with a tenth of the step too. The U-statistic is noisier: at d = 80 it is 26 nats off after 7500 steps, but 0.4 with a
-    tenth of the step. The rest is conditioning: in the coordinates of W^-1 15000 steps hardly suffice from the random start, while
-    sources that are merely decorrelated are 5 nats above the truth (10 at d = 150). And what is left to find then, a rotation, has
-    a hundredth of the curvature; see `fastsksd.learning.scoring`.
+    The paper's methods stop short of the truth: by 70 nats at d = 150, in the paper and here. There
+    are three reasons.
 
-    "sksd-scoring" ends ``d^2 / (2 n)`` nats above the truth, divided by its efficiency: 0.59 at the median bandwidth, 0.89 at
-    ``RBF(5.0)``, 1 for maximum likelihood.
+    The V-statistic of 100 samples adds ``mean |s|^2 / 100`` to the loss. Started at the truth,
+    "sksd-g+go" leaves it for a model that is 61 nats worse at d = 150, and 12 at d = 80, there with
+    a tenth of the step size too. The U-statistic is noisier: at d = 80 it is 26 nats off after 7500
+    steps, but 0.4 with a tenth of the step size.
+
+    The problem is badly conditioned. In the coordinates of W^-1, 15000 steps hardly suffice from
+    the random start, while sources that are only decorrelated are 5 nats above the truth (10 at d =
+    150).
+
+    What is left then, a rotation, has a hundredth of the curvature; see
+    `fastsksd.learning.scoring`.
+
+    "sksd-scoring" ends ``d^2 / (2 n)`` nats above the truth, divided by its efficiency: 0.59 at the
+    median bandwidth, 0.89 at ``RBF(5.0)``, 1 for maximum likelihood.
+
+    References
+    ----------
+    .. [1] W. Gong, K. Zhang, Y. Li and J. M. Hernández-Lobato, "Active Slices for Sliced Stein
+       Discrepancy", ICML 2021.
 
     Examples
     --------
@@ -244,7 +339,7 @@ def fit_ica(
         "evaluate_every", default if evaluate_every is None else evaluate_every, 1
     )
     seed = check_rng(rng).integers(2**63)
-    settings["data"] = zlib.crc32(problem.x_test, zlib.crc32(problem.x_train))
+    settings["data"] = zlib.crc32(problem.x_test.data, zlib.crc32(problem.x_train.data))
     settings["rng"] = None if rng is None else int(seed)
     run = _Run(problem, settings, as_kernel(kernel), np.random.default_rng(seed))
     if checkpoint is not None:
@@ -253,35 +348,32 @@ def fit_ica(
     return run.result()
 
 
-def score_and_pullback(unmixing, x, df):
-    """Scores of the model at `x`, (n, d), and the function that turns a gradient in them into one in `unmixing`."""
-    sources = StudentT(unmixing.shape[0], df)
-    u = product(x, unmixing)
-    psi, slope = sources.score(u), sources.score_along(u, np.ones(u.shape[1]))
+class _CheckedProblem(NamedTuple):
+    """An `ICAProblem` of arrays that fit together."""
 
-    def pullback(by_score):
-        return product(psi.T, by_score.T) + product((slope * product(by_score, unmixing)).T, x.T)
-
-    return product(psi, unmixing.T), pullback
-
-
-def negative_log_likelihood(unmixing, x, df):
-    """Mean over the rows of `x`."""
-    sources = StudentT(unmixing.shape[0], df)
-    return float(-np.linalg.slogdet(unmixing)[1] - sources.log_density(product(x, unmixing)).mean())
+    x_train: Array
+    x_test: Array
+    truth: ICA | None
+    initial: Array | None
 
 
 class _Run:
-    """A training run: the model, what trains it, and what has been seen so far."""
+    """A training run: the model, its descent, and what has been recorded so far."""
 
-    def __init__(self, problem, settings, kernel, rng):
+    def __init__(
+        self,
+        problem: _CheckedProblem,
+        settings: dict[str, Any],
+        kernel: Kernel,
+        rng: np.random.Generator,
+    ) -> None:
         self.problem = problem
         self.settings = settings
         self.rng = rng
         self.step = 0
         self.seconds = 0.0
-        self.values = []
-        self.trace = []
+        self.values: list[float] = []
+        self.trace: list[tuple[float, ...]] = []
         self.df = settings["df"]
         x = problem.x_train
         initial = problem.initial
@@ -292,22 +384,25 @@ class _Run:
             if problem.truth is None
             else float(-problem.truth.log_density(problem.x_test).mean())
         )
+        self.descent: Descent
         if settings["method"] == "sksd-scoring":
-            self.trainer = _ScoringDescent(initial, x, self.df, kernel, settings["learning_rate"])
+            self.descent = ScoringDescent(initial, x, self.df, kernel, settings["learning_rate"])
         else:
             loss = self._loss(settings["method"], kernel)
-            self.trainer = _AdamDescent(
+            self.descent = AdamDescent(
                 initial, self.df, loss, settings["learning_rate"], settings["betas"]
             )
 
-    def _loss(self, method, kernel):
+    def _loss(self, method: str, kernel: Kernel) -> SteinLoss:
         settings = self.settings
         d = self.problem.x_train.shape[1]
         if method == "ksd":
             return KernelSteinLoss(kernel=kernel, statistic=settings["statistic"])
         if method == "lsd":
             return LearnedSteinLoss(d, rng=self.rng)
-        options = {name: settings[name] for name in ("every", "statistic", "betas")}
+        options: dict[str, Any] = {
+            name: settings[name] for name in ("every", "statistic", "betas", "learning_rate")
+        }
         if method in ("sksd-g+ke+go", "sksd-g+ex+go"):
             exact = method == "sksd-g+ex+go"
             options |= {"fresh": self._fresh, "estimator": "exact" if exact else "ke"}
@@ -315,38 +410,36 @@ class _Run:
                 if self.problem.truth is None:
                     raise ValueError("`data` must hold the true model for method='sksd-g+ex+go'.")
                 options["score_q"] = self.problem.truth
-        refine = "rg" if method == "sksd-rg+go" else "g"
-        return SlicedSteinLoss(
-            d, kernel=kernel, refine=refine, learning_rate=settings["learning_rate"], **options
-        )
+        options["refine"] = "rg" if method == "sksd-rg+go" else "g"
+        return SlicedSteinLoss(d, kernel=kernel, **options)
 
-    def _fresh(self):
+    def _fresh(self) -> tuple[Array, ICA]:
         return self._draw(self.settings["slice_samples"]), self._model()
 
-    def _model(self):
-        return ICA(np.linalg.inv(self.trainer.unmixing), self.df)
+    def _model(self) -> ICA:
+        return ICA(np.linalg.inv(self.descent.unmixing), self.df)
 
-    def _draw(self, size):
+    def _draw(self, size: int) -> Array:
         x = self.problem.x_train
-        return (
-            x
-            if size == x.shape[0]
-            else x[self.rng.choice(x.shape[0], size, replace=False, shuffle=False)]
-        )
+        if size == x.shape[0]:
+            return x
+        return x[self.rng.choice(x.shape[0], size, replace=False, shuffle=False)]
 
-    def train(self, checkpoint, progress):
+    def train(
+        self, checkpoint: str | os.PathLike[str] | None, progress: ProgressBar | None
+    ) -> None:
         settings = self.settings
         began = time.perf_counter() - self.seconds
         if self.step == 0:
             self._evaluate()
         while self.step < settings["steps"]:
-            # Numbers that overflow end the run below, with a word on when.
+            # An overflow ends the run below, with a message that names the step.
             with np.errstate(all="ignore"):
-                value = self.trainer.advance(self._draw(settings["batch_size"]))
+                value = self.descent.advance(self._draw(settings["batch_size"]))
             self.step += 1
             self.values.append(value)
-            if not (np.isfinite(value) and np.abs(self.trainer.unmixing).max() < _LARGEST):
-                raise Diverged(self._obituary(checkpoint), self.step)
+            if not (np.isfinite(value) and np.abs(self.descent.unmixing).max() < _LARGEST):
+                raise Diverged(self._divergence(checkpoint), self.step)
             if self.step % settings["evaluate_every"] == 0 or self.step == settings["steps"]:
                 self._evaluate()
                 self.seconds = time.perf_counter() - began
@@ -355,14 +448,17 @@ class _Run:
             if progress is not None:
                 progress(self.step, settings["steps"])
 
-    def _evaluate(self):
-        nll = negative_log_likelihood(self.trainer.unmixing, self.problem.x_test, self.df)
+    def _evaluate(self) -> None:
+        nll = negative_log_likelihood(self.descent.unmixing, self.problem.x_test, self.df)
         value = float(np.mean(self.values)) if self.values else np.nan
         self.trace.append((self.step, value, nll, nll - self.true_nll))
         self.values = []
 
-    def _obituary(self, checkpoint):
-        text = f"the loss or the model was no longer finite after step {self.step} of method={self.settings['method']!r}"
+    def _divergence(self, checkpoint: str | os.PathLike[str] | None) -> str:
+        text = (
+            f"the loss or the model was no longer finite after step {self.step} of "
+            f"method={self.settings['method']!r}"
+        )
         kept = (
             f"; the state after step {self.trace[-1][0]} is kept in {checkpoint}"
             if checkpoint and self.trace[-1][0]
@@ -370,7 +466,7 @@ class _Run:
         )
         return f"{text}{kept}. A smaller `learning_rate` may help."
 
-    def _arrays(self):
+    def _arrays(self) -> dict[str, np.ndarray]:
         random = np.array(json.dumps(self.rng.bit_generator.state))
         common = {
             "step": np.array(self.step),
@@ -378,30 +474,23 @@ class _Run:
             "trace": np.array(self.trace),
             "rng": random,
         }
-        return common | {f"trainer.{name}": array for name, array in self.trainer.state().items()}
+        return common | prefixed("descent.", self.descent.state())
 
-    def load(self, path):
-        """Go on from the checkpoint at `path`, if there is one."""
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Continue from the checkpoint at `path`, if there is one."""
         arrays = load_checkpoint(path, self.settings)
         if arrays is None:
             return
         self.step, self.seconds = int(arrays["step"]), float(arrays["seconds"])
         self.trace = [(int(step), *rest) for step, *rest in arrays["trace"].tolist()]
         self.rng.bit_generator.state = json.loads(arrays["rng"].item())
-        mark = "trainer."
-        self.trainer.restore(
-            {
-                name.removeprefix(mark): array
-                for name, array in arrays.items()
-                if name.startswith(mark)
-            }
-        )
+        self.descent.restore(without_prefix("descent.", arrays))
 
-    def result(self):
+    def result(self) -> ICAFit:
         trace = Trace(*(frozen(column) for column in zip(*self.trace, strict=True)))
         return ICAFit(
             self._model(),
-            frozen(self.trainer.unmixing),
+            frozen(self.descent.unmixing),
             trace.nll[-1].item(),
             self.true_nll,
             trace.gap[-1].item(),
@@ -412,88 +501,7 @@ class _Run:
         )
 
 
-class _AdamDescent:
-    """Adam on ``A = W^-1`` along the gradient of a loss."""
-
-    def __init__(self, unmixing, df, loss, learning_rate, betas):
-        self.unmixing = np.array(unmixing)
-        self.moments = np.zeros((2, *self.unmixing.shape))
-        self.count = 0
-        self.df, self.loss, self.learning_rate, self.betas = df, loss, learning_rate, betas
-
-    def advance(self, x):
-        """One step on the samples `x`; returns the loss."""
-        scores, pullback = score_and_pullback(self.unmixing, x, self.df)
-        if not np.isfinite(scores).all():
-            return np.nan
-        value, by_score = self.loss(x, scores)
-        gradient = pullback(by_score)
-        self.count += 1
-        for moment, beta, target in zip(
-            self.moments, self.betas, (gradient, gradient**2), strict=True
-        ):
-            moment += (1.0 - beta) * (target - moment)
-        mean, square = (
-            moment / (1.0 - beta**self.count)
-            for moment, beta in zip(self.moments, self.betas, strict=True)
-        )
-        self.unmixing = self.unmixing - self.learning_rate * mean / (np.sqrt(square) + 1e-8)
-        return value
-
-    def state(self):
-        own = {"unmixing": self.unmixing, "moments": self.moments, "count": np.array(self.count)}
-        return own | {f"loss.{name}": array for name, array in self.loss.state().items()}
-
-    def restore(self, state):
-        self.unmixing, self.moments, self.count = (
-            state["unmixing"],
-            state["moments"],
-            int(state["count"]),
-        )
-        mark = "loss."
-        self.loss.restore(
-            {
-                name.removeprefix(mark): array
-                for name, array in state.items()
-                if name.startswith(mark)
-            }
-        )
-
-
-class _ScoringDescent:
-    """Relative Gauss-Newton steps, see `scoring`, from decorrelated sources of the model's scale."""
-
-    def __init__(self, unmixing, x, df, kernel, share):
-        self.scoring = Scoring(df, kernel)
-        self.share = share
-        self.unmixing = _decorrelated(unmixing, x, self.scoring.median)
-
-    def advance(self, x):
-        """One step on the samples `x`; returns by how much it should lower the loss."""
-        step, gain = self.scoring.step(product(x, self.unmixing))
-        self.unmixing = self.unmixing - self.share * product(step, self.unmixing.T)
-        return gain
-
-    def state(self):
-        return {"unmixing": self.unmixing}
-
-    def restore(self, state):
-        self.unmixing = state["unmixing"]
-
-
-def _decorrelated(unmixing, x, median):
-    """The nearest unmixing matrix whose sources are uncorrelated at `x`, with the given median size."""
-    u = np.ascontiguousarray(product(x, unmixing).T)
-    values, vectors = np.linalg.eigh(gram(u) / u.shape[1])
-    if not values[0] > values[-1] * values.size * np.finfo(float).eps:
-        raise ValueError(
-            f"`data` must vary in all of its {values.size} dimensions: its sources can't be told apart."
-        )
-    unmixing = (vectors / np.sqrt(values)) @ vectors.T @ unmixing
-    return unmixing * (median / np.median(np.abs(product(x, unmixing))))
-
-
-def _check_problem(data):
+def _check_problem(data: ICAProblem | Sequence[Any]) -> _CheckedProblem:
     if not isinstance(data, (tuple, list)) or not 2 <= len(data) <= len(ICAProblem._fields):
         raise TypeError(
             f"`data` must be an ICAProblem or a pair (x_train, x_test), not {type(data).__name__}."
@@ -513,6 +521,7 @@ def _check_problem(data):
             or np.linalg.matrix_rank(initial) < d
         ):
             raise ValueError(
-                f"`initial` must be an invertible matrix of shape {(d, d)}; got shape {initial.shape}."
+                f"`initial` must be an invertible matrix of shape {(d, d)}; "
+                f"got shape {initial.shape}."
             )
-    return ICAProblem(x_train, x_test, problem.truth, initial)
+    return _CheckedProblem(x_train, x_test, problem.truth, initial)

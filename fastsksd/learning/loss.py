@@ -1,12 +1,21 @@
-"""Stein discrepancies as training losses: called with samples and a model's scores there, they return the value and its gradient
-in the scores. No density, no normalising constant and no sample of the model is needed.
+"""Stein discrepancies as training losses.
 
-`SlicedSteinLoss` is the paper's recipe (Section "Model learning"): Algorithm 1 finds the slices afresh every so many steps, and
-between two such refreshes g climbs while the model descends. `KernelSteinLoss` is the KSD, for comparison.
+A loss is called with samples and the model's scores there. It returns its value and its gradient in
+the scores. No density, no normalising constant and no sample of the model is needed.
+
+`SlicedSteinLoss` is the paper's method (Section "Model learning"). Algorithm 1 finds new slices
+every so many steps; in between, g ascends while the model descends. `KernelSteinLoss` is the KSD,
+for comparison.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, Protocol
 
 import numpy as np
 
+from .._typing import Array, ArrayLike, KernelLike, Score, Statistic
 from .._validate import (
     check_betas,
     check_choice,
@@ -24,7 +33,23 @@ from ..refine import Ascent
 from ..score_difference import ESTIMATORS, score_difference
 from ..slices import Slices, check_basis, find_slices
 
-_LANCZOS_STEPS = 6  # for g, which climbs afterwards anyway
+_LANCZOS_STEPS = 6  # for g, which ascends afterwards anyway
+
+
+class SteinLoss(Protocol):
+    """What training needs from a loss."""
+
+    def __call__(self, x: ArrayLike, score: Score) -> tuple[float, Array]:
+        """Value at samples `x` and gradient in the scores there."""
+        ...
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Arrays from which `restore` continues."""
+        ...
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from what `state` returned."""
+        ...
 
 
 class SlicedSteinLoss:
@@ -35,35 +60,67 @@ class SlicedSteinLoss:
     d : int
         Dimension of the samples.
     fresh : callable, optional
-        Called without arguments every `every` steps, before the first among them; returns ``(x, score)``, samples and the model's
-        score (an array there, a function or a model) for Algorithm 1. Without it the slices begin as the coordinates, r = g, and
-        Algorithm 1 runs only when `refresh` is called.
+        Called without arguments every `every` steps, before the first of them. It returns
+        ``(x, score)``: samples for Algorithm 1, and the model's score (its values there, a function
+        or a model). By default the slices begin as the coordinates, r = g, and Algorithm 1 runs
+        only when `refresh` is called.
     every : int
-        Steps between refreshes.
-    estimator, score_q, basis, debias
-        As in `active_slices`; with ``debias=False``, the paper's estimate.
+        Steps between two calls of `fresh`.
+    estimator : {"ke", "exact", "ksd", "ge"}
+        Estimate of the score difference, as in `active_slices`.
+    score_q : callable or model, optional
+        Score of the distribution of the samples, for ``estimator="exact"``.
+    basis : "identity" or (m, d) array, optional
+        Fixed directions r. By default r is active.
+    debias : bool
+        Remove the estimate's own noise. False is the paper's estimate.
     refine : {"g", "rg"} or None
-        What climbs, one step of Adam for each call: g, both r and g, or nothing.
+        What ascends, by one step of Adam for each call.
+
+        "g"
+            The input directions g.
+        "rg"
+            Both r and g.
+        None
+            Nothing.
     kernel : {"rbf", "imq"} or kernel object
+        Kernel of the discrepancy.
     statistic : {"u", "v"}
-        The V-statistic, the default of the published script, adds ``mean |s.r|^2 / n`` to the loss of a batch of n for each slice,
-        and so trains towards another model than the data's, however small the steps. The U-statistic does not, but is noisier and
-        asks for smaller steps.
-    learning_rate, betas : float, pair of float
-        Of the climb.
+        Estimator of the discrepancy.
+
+        "u"
+            U-statistic: unbiased, but noisier, so that it needs smaller steps.
+        "v"
+            V-statistic, the default of the published script. For each slice it adds
+            ``mean |s.r|^2 / n`` to the loss of a batch of n. So it trains towards another model
+            than the data's, however small the steps are.
+    learning_rate : float
+        Adam's step size for the slices.
+    betas : pair of float
+        Adam's decay rates for the slices.
     engine : {"auto", "direct", "cuda", "cuda32"}
-        Terms of pairs on the CPU or on a GPU, in double or single precision.
+        Where terms of pairs are computed: on the CPU, or on a GPU in double or single precision.
 
     Attributes
     ----------
-    slices : Slices
-        Those of the next call.
     steps : int
-        Calls so far.
+        Number of calls so far.
+
+    See Also
+    --------
+    KernelSteinLoss : The same with the kernelized Stein discrepancy.
+    LearnedSteinLoss : The same with a neural critic.
+    fastsksd.sksd_value_and_grad : Value and gradients for given slices.
+
+    References
+    ----------
+    .. [1] W. Gong, K. Zhang, Y. Li and J. M. Hernández-Lobato, "Active Slices for Sliced Stein
+       Discrepancy", ICML 2021.
 
     Examples
     --------
-    A model of the user's own, here ``N(mean, I)``, whose score is ``mean - x``; its parameter follows by the chain rule:
+    Any model will do, here ``N(mean, I)`` with score ``mean - x``. The gradient in its parameter
+    follows by the chain rule.
 
     >>> import numpy as np
     >>> from fastsksd.learning import SlicedSteinLoss
@@ -81,21 +138,21 @@ class SlicedSteinLoss:
 
     def __init__(
         self,
-        d,
+        d: int,
         *,
-        fresh=None,
-        every=200,
-        estimator="ke",
-        score_q=None,
-        basis=None,
-        debias=False,
-        refine="g",
-        kernel="rbf",
-        statistic="u",
-        learning_rate=1e-3,
-        betas=(0.9, 0.99),
-        engine="auto",
-    ):
+        fresh: Callable[[], tuple[ArrayLike, Score]] | None = None,
+        every: int = 200,
+        estimator: str = "ke",
+        score_q: Score | None = None,
+        basis: ArrayLike | None = None,
+        debias: bool = False,
+        refine: Literal["g", "rg"] | None = "g",
+        kernel: KernelLike = "rbf",
+        statistic: Statistic = "u",
+        learning_rate: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.99),
+        engine: Literal["auto", "direct", "cuda", "cuda32"] = "auto",
+    ) -> None:
         self.engine = engine
         self.d = check_integer("d", d, 1)
         if fresh is not None and not callable(fresh):
@@ -107,7 +164,7 @@ class SlicedSteinLoss:
         self.estimator = check_choice("estimator", estimator, ESTIMATORS)
         if estimator == "exact" and score_q is None:
             raise ValueError(
-                "`score_q`, the score of the samples' own law, is needed for estimator='exact'."
+                "`score_q` is needed for estimator='exact': the score of the samples' distribution."
             )
         self.score_q = score_q
         self.basis = check_basis(basis, None, self.d)
@@ -121,20 +178,36 @@ class SlicedSteinLoss:
         r = np.eye(self.d) if self.basis is None else self.basis
         self._begin(Slices(r, r))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         names = ("d", "every", "estimator", "refine", "statistic", "steps")
         return f"SlicedSteinLoss({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     @property
-    def slices(self):
+    def slices(self) -> Slices:
+        """Slices of the next call."""
         return self._ascent.slices
 
-    def __call__(self, x, score):
-        """Value of the loss at samples `x`, a float, and its gradient in the scores there, (n, d). Then the slices climb."""
+    def __call__(self, x: ArrayLike, score: Score) -> tuple[float, Array]:
+        """Evaluate the loss; then the slices ascend.
+
+        Parameters
+        ----------
+        x : (n, d) array
+            Samples.
+        score : (n, d) array, callable or model
+            Score of the model.
+
+        Returns
+        -------
+        value : float
+            The loss.
+        gradient : (n, d) array
+            Its gradient in the scores at `x`.
+        """
         x = check_samples(x, min_rows=2, d=self.d)
         scores = evaluate_score(check_score(score), x)
         if self.fresh is not None and self.steps % self.every == 0:
-            self._refresh_from_user()
+            self._refresh_from(self.fresh)
         self.steps += 1
         if self.refine is not None:
             values, gradient = self._ascent.step(x, scores)
@@ -150,8 +223,16 @@ class SlicedSteinLoss:
         )
         return value, gradients["score"]
 
-    def refresh(self, x, score):
-        """New slices by Algorithm 1 from samples and the model's score; the climb begins anew."""
+    def refresh(self, x: ArrayLike, score: Score) -> None:
+        """Find new slices by Algorithm 1; Adam starts again from them.
+
+        Parameters
+        ----------
+        x : (n, d) array
+            Samples.
+        score : (n, d) array, callable or model
+            Score of the model.
+        """
         x = check_samples(x, min_rows=3, d=self.d)
         difference = score_difference(
             x,
@@ -171,21 +252,33 @@ class SlicedSteinLoss:
             )
         )
 
-    def state(self):
-        """Arrays from which `restore` makes a loss of the same settings go on as this one would."""
+    def state(self) -> dict[str, np.ndarray]:
+        """Arrays from which a loss with the same settings continues exactly.
+
+        Returns
+        -------
+        dict of arrays
+            For `restore`.
+        """
         return {
             "calls": np.array(self.steps),
             **{name: array.copy() for name, array in self._ascent.state.items()},
         }
 
-    def restore(self, state):
-        """Go on from what `state` returned."""
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from what `state` returned.
+
+        Parameters
+        ----------
+        state : dict of arrays
+            From a loss with the same settings.
+        """
         self.steps = int(state["calls"])
         self._begin(Slices(state["r"], state["g"]))
         for name, array in self._ascent.state.items():
             array[...] = state[name]
 
-    def _begin(self, slices):
+    def _begin(self, slices: Slices) -> None:
         self._ascent = Ascent(
             slices,
             kernel=self.kernel,
@@ -196,8 +289,8 @@ class SlicedSteinLoss:
             engine=self.engine,
         )
 
-    def _refresh_from_user(self):
-        pair = self.fresh()
+    def _refresh_from(self, fresh: Callable[[], tuple[ArrayLike, Score]]) -> None:
+        pair = fresh()
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(
                 f"`fresh` must return a pair (x, score); it returned {type(pair).__name__}."
@@ -206,13 +299,25 @@ class SlicedSteinLoss:
 
 
 class KernelSteinLoss:
-    """Kernelized Stein discrepancy (KSD) with a multivariate kernel, called like `SlicedSteinLoss`.
+    """Kernelized Stein discrepancy (KSD) as a training loss, called like `SlicedSteinLoss`.
 
     Parameters
     ----------
     kernel : {"rbf", "imq"} or kernel object
-        Its bandwidth is the median distance between the samples of each call unless given, and counts as a constant.
+        Kernel of the whole vector. Its bandwidth is by default the median distance between the
+        samples of each call, and is held constant in the gradient.
     statistic : {"u", "v"}
+        U-statistic or V-statistic.
+
+    See Also
+    --------
+    SlicedSteinLoss : The same with the sliced discrepancy.
+    fastsksd.ksd : The discrepancy alone.
+
+    References
+    ----------
+    .. [1] Q. Liu, J. D. Lee and M. I. Jordan, "A Kernelized Stein Discrepancy for Goodness-of-fit
+       Tests", ICML 2016.
 
     Examples
     --------
@@ -224,32 +329,64 @@ class KernelSteinLoss:
     True
     """
 
-    def __init__(self, *, kernel="rbf", statistic="u"):
+    def __init__(self, *, kernel: KernelLike = "rbf", statistic: Statistic = "u") -> None:
         self.kernel = as_kernel(kernel)
         if np.ndim(self.kernel.bandwidth):
             raise ValueError("`kernel` of the KSD must have one bandwidth; got one per slice.")
         self.statistic = check_choice("statistic", statistic, ("u", "v"))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"KernelSteinLoss(kernel={self.kernel!r}, statistic={self.statistic!r})"
 
-    def __call__(self, x, score):
-        """Value of the loss at samples `x`, a float, and its gradient in the scores there, (n, d)."""
+    def __call__(self, x: ArrayLike, score: Score) -> tuple[float, Array]:
+        """Evaluate the loss.
+
+        Parameters
+        ----------
+        x : (n, d) array
+            Samples.
+        score : (n, d) array, callable or model
+            Score of the model.
+
+        Returns
+        -------
+        value : float
+            The loss.
+        gradient : (n, d) array
+            Its gradient in the scores at `x`.
+        """
         x = check_samples(x, min_rows=2)
         scores = evaluate_score(check_score(score), x)
         h = median_distance(x) if self.kernel.bandwidth == "median" else self.kernel.bandwidth
         return _ksd_value_and_grad(self.kernel.name, x, scores, h, self.statistic)
 
-    def state(self):
-        """No array is needed to go on."""
+    def state(self) -> dict[str, np.ndarray]:
+        """Nothing: this loss has no state.
+
+        Returns
+        -------
+        dict of arrays
+            Empty.
+        """
         return {}
 
-    def restore(self, state):
-        """Go on from what `state` returned."""
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Do nothing: this loss has no state.
+
+        Parameters
+        ----------
+        state : dict of arrays
+            From `state`.
+        """
 
 
-def _ksd_value_and_grad(kernel, x, scores, h, statistic):
-    """KSD of a batch and its gradient in the scores: ``u_p = k s.s' + w (s - s').(x - x') + trace``, ``grad' k = w (x - x')``."""
+def _ksd_value_and_grad(
+    kernel: str, x: Array, scores: Array, h: float, statistic: str
+) -> tuple[float, Array]:
+    """KSD of a batch and its gradient in the scores.
+
+    The Stein kernel is ``k s.s' + w (s - s').(x - x') + trace``, where ``grad' k = w (x - x')``.
+    """
     n, d = x.shape
     x, s = (x - np.median(x, axis=0)) / h, scores * h  # in units of h
     x_squares, s_dot_x = np.einsum("id,id->i", x, x), np.einsum("id,id->i", s, x)

@@ -1,14 +1,20 @@
-"""Learned Stein discrepancy (Grathwohl et al., 2020): the test function is a neural network, the critic.
+"""Learned Stein discrepancy: the test function is a neural network, the critic.
 
-The critic f climbs  ``mean [s.f + div f] - penalty * mean |f|^2``,  the model descends along the first part. The divergence is
-Hutchinson's estimate ``mean_v v.(J v)`` over random signs v. JAX is needed, from the extra ``fastsksd[jax]``.
+The critic f maximises ``mean [s.f + div f] - penalty * mean |f|^2``; the model minimises the first
+mean. The divergence is Hutchinson's estimate ``mean_v v.(J v)`` over random signs v. JAX is needed,
+from the extra ``fastsksd[jax]``.
 """
+
+from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from .._typing import Array, ArrayLike, Rng, Score
 from .._validate import (
     check_betas,
     check_integer,
@@ -23,25 +29,46 @@ from .._validate import (
 class LearnedSteinLoss:
     """Learned Stein discrepancy as a training loss, called like `SlicedSteinLoss`.
 
-    The critic is a network of fully connected layers with the swish activation ``z / (1 + exp(-z))``. It takes `critic_steps`
-    steps of Adam for each call.
+    The critic is a network of fully connected layers with the swish activation
+    ``z / (1 + exp(-z))``. It takes `critic_steps` steps of Adam for each call.
 
     Parameters
     ----------
     d : int
         Dimension of the samples.
-    hidden : tuple of int
+    hidden : sequence of int
         Widths of the hidden layers.
     penalty : float
-        Weight of the critic's squared length.
+        Weight of the critic's mean squared norm.
     critic_steps : int
         Steps of the critic for each call.
     probes : int
-        Random vectors of Hutchinson's estimate.
-    learning_rate, betas : float, pair of float
-        Adam's, for the critic.
+        Number of random vectors in Hutchinson's estimate.
+    learning_rate : float
+        Adam's step size for the critic.
+    betas : pair of float
+        Adam's decay rates for the critic.
     rng : None, int or numpy.random.Generator
         Source of the critic's first weights and of the random vectors.
+
+    Attributes
+    ----------
+    steps : int
+        Number of steps of the critic so far.
+
+    Raises
+    ------
+    ImportError
+        If JAX is not installed.
+
+    See Also
+    --------
+    SlicedSteinLoss : The same with the sliced discrepancy.
+
+    References
+    ----------
+    .. [1] W. Grathwohl, K.-C. Wang, J.-H. Jacobsen, D. Duvenaud and R. Zemel, "Learning the Stein
+       Discrepancy for Training and Evaluating Energy-Based Models without Sampling", ICML 2020.
 
     Examples
     --------
@@ -56,16 +83,16 @@ class LearnedSteinLoss:
 
     def __init__(
         self,
-        d,
+        d: int,
         *,
-        hidden=(300, 300),
-        penalty=1.0,
-        critic_steps=1,
-        probes=10,
-        learning_rate=1e-3,
-        betas=(0.5, 0.9),
-        rng=None,
-    ):
+        hidden: Sequence[int] = (300, 300),
+        penalty: float = 1.0,
+        critic_steps: int = 1,
+        probes: int = 10,
+        learning_rate: float = 1e-3,
+        betas: tuple[float, float] = (0.5, 0.9),
+        rng: Rng = None,
+    ) -> None:
         self.d = check_integer("d", d, 1)
         widths = [self.d, *(check_integer("hidden", width, 1) for width in hidden), self.d]
         self.penalty = check_number("penalty", penalty, 0.0, strict=True)
@@ -86,30 +113,54 @@ class LearnedSteinLoss:
         self._moments = [[np.zeros_like(weight) for weight in self._weights] for _ in range(2)]
         self.steps = 0
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         hidden = tuple(weight.shape[1] for weight in self._weights[:-2:2])
-        return f"LearnedSteinLoss(d={self.d}, hidden={hidden}, penalty={self.penalty:g}, steps={self.steps})"
+        return (
+            f"LearnedSteinLoss(d={self.d}, hidden={hidden}, penalty={self.penalty:g}, "
+            f"steps={self.steps})"
+        )
 
-    def __call__(self, x, score):
-        """Value of the loss at samples `x`, a float, and its gradient in the scores there, (n, d), after the critic's steps."""
+    def __call__(self, x: ArrayLike, score: Score) -> tuple[float, Array]:
+        """Let the critic take its steps, then evaluate the loss.
+
+        Parameters
+        ----------
+        x : (n, d) array
+            Samples.
+        score : (n, d) array, callable or model
+            Score of the model.
+
+        Returns
+        -------
+        value : float
+            The loss.
+        gradient : (n, d) array
+            Its gradient in the scores at `x`.
+        """
         x = check_samples(x, min_rows=1, d=self.d)
         scores = evaluate_score(check_score(score), x).astype(np.float32)
         points = x.astype(np.float32)
-        climb, evaluate = self._functions
+        ascend, evaluate = self._functions
         for _ in range(self.critic_steps):
             self.steps += 1
-            self._weights, self._moments = climb(
+            self._weights, self._moments = ascend(
                 self._weights, self._moments, self.steps, points, scores, self._signs(x.shape[0]),
                 self.penalty, self.learning_rate, self.betas,
             )  # fmt: skip
         value, test = evaluate(self._weights, points, scores, self._signs(x.shape[0]))
         return float(value), np.asarray(test, dtype=float) / x.shape[0]
 
-    def _signs(self, n):
+    def _signs(self, n: int) -> np.ndarray:
         return self.rng.choice(np.array([-1.0, 1.0], dtype=np.float32), (self.probes, n, self.d))
 
-    def state(self):
-        """Arrays from which `restore` makes a loss of the same settings go on; the generator `rng` is not among them."""
+    def state(self) -> dict[str, np.ndarray]:
+        """Arrays from which a loss with the same settings continues.
+
+        Returns
+        -------
+        dict of arrays
+            For `restore`. The state of the generator `rng` is not included.
+        """
         groups = {"weight": self._weights, "mean": self._moments[0], "square": self._moments[1]}
         arrays = {
             f"{name}{k}": np.asarray(array)
@@ -118,8 +169,14 @@ class LearnedSteinLoss:
         }
         return {"steps": np.array(self.steps), **arrays}
 
-    def restore(self, state):
-        """Go on from what `state` returned."""
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from what `state` returned.
+
+        Parameters
+        ----------
+        state : dict of arrays
+            From a loss with the same settings.
+        """
         self.steps = int(state["steps"])
         groups = [
             [state[f"{name}{k}"] for k in range(len(self._weights))]
@@ -129,7 +186,7 @@ class LearnedSteinLoss:
 
 
 @functools.cache
-def _compiled_functions():
+def _compiled_functions() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """One step of the critic, and the discrepancy with the critic's values."""
     try:
         import jax
@@ -139,15 +196,15 @@ def _compiled_functions():
             "the learned Stein discrepancy needs JAX; install it with: pip install 'fastsksd[jax]'"
         ) from error
 
-    def critic(weights, x):
+    def critic(weights: list, x: Any) -> Any:
         for k in range(0, len(weights) - 2, 2):
             x = jax.nn.swish(x @ weights[k] + weights[k + 1])
         return x @ weights[-2] + weights[-1]
 
-    def discrepancy(weights, x, scores, signs):
+    def discrepancy(weights: list, x: Any, scores: Any, signs: Any) -> tuple[Any, Any]:
         test = critic(weights, x)
 
-        def divergence(v):
+        def divergence(v: Any) -> Any:
             return jnp.sum(
                 v * jax.jvp(lambda points: critic(weights, points), (x,), (v,))[1], axis=1
             )
@@ -156,11 +213,14 @@ def _compiled_functions():
             jnp.sum(scores * test, axis=1) + jnp.mean(jax.vmap(divergence)(signs), axis=0)
         ), test
 
-    def descended(weights, x, scores, signs, penalty):
+    def descended(weights: list, x: Any, scores: Any, signs: Any, penalty: float) -> Any:
         value, test = discrepancy(weights, x, scores, signs)
         return penalty * jnp.mean(jnp.sum(test**2, axis=1)) - value
 
-    def climb(weights, moments, step, x, scores, signs, penalty, learning_rate, betas):
+    def ascend(
+        weights: list, moments: list, step: int, x: Any, scores: Any, signs: Any,
+        penalty: float, learning_rate: float, betas: tuple[float, float],
+    ) -> tuple[list, list]:  # fmt: skip
         slopes = jax.grad(descended)(weights, x, scores, signs, penalty)
         first = [
             beta_mean(betas[0], old, slope) for old, slope in zip(moments[0], slopes, strict=True)
@@ -176,7 +236,7 @@ def _compiled_functions():
         ]
         return moved, [first, second]
 
-    def beta_mean(beta, old, new):
+    def beta_mean(beta: float, old: Any, new: Any) -> Any:
         return beta * old + (1.0 - beta) * new
 
-    return jax.jit(climb), jax.jit(discrepancy)
+    return jax.jit(ascend), jax.jit(discrepancy)

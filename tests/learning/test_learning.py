@@ -1,4 +1,4 @@
-"""Training: gradients against finite differences, the slices' schedule, ICA to the truth, checkpoints, bad input."""
+"""Training: gradients by finite differences, schedule of slices, ICA, checkpoints, bad input."""
 
 import builtins
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import fastsksd as fs
 from fastsksd import learning
-from fastsksd.learning import ica, lsd
+from fastsksd.learning import descent, lsd
 from fastsksd.learning.scoring import Scoring
 
 seeds = st.integers(0, 2**32 - 1)
@@ -39,15 +39,15 @@ def small_problem(d=3, n=400, seed=0):
 def test_ica_score_is_the_gradient_of_its_log_density(seed, d, df):
     rng = np.random.default_rng(seed)
     unmixing, x = rng.standard_normal((d, d)) + 2.0 * np.eye(d), rng.standard_normal((1, d))
-    scores, _ = ica.score_and_pullback(unmixing, x, df)
+    scores, _ = descent.score_and_pullback(unmixing, x, df)
     expected = numerical_gradient(
-        lambda point: -ica.negative_log_likelihood(unmixing, point, df), x
+        lambda point: -descent.negative_log_likelihood(unmixing, point, df), x
     )
     np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-7)
     model = fs.models.ICA(np.linalg.inv(unmixing), df)
     np.testing.assert_allclose(model.score(x), scores, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(
-        -model.log_density(x)[0], ica.negative_log_likelihood(unmixing, x, df), rtol=1e-9
+        -model.log_density(x)[0], descent.negative_log_likelihood(unmixing, x, df), rtol=1e-9
     )
 
 
@@ -59,9 +59,9 @@ def test_pullback_is_the_parameter_gradient_of_the_score(seed, d, n, df):
         rng.standard_normal((n, d)),
         rng.standard_normal((n, d)),
     )
-    _, pullback = ica.score_and_pullback(unmixing, x, df)
+    _, pullback = descent.score_and_pullback(unmixing, x, df)
     expected = numerical_gradient(
-        lambda a: np.sum(by_score * ica.score_and_pullback(a, x, df)[0]), unmixing
+        lambda a: np.sum(by_score * descent.score_and_pullback(a, x, df)[0]), unmixing
     )
     np.testing.assert_allclose(pullback(by_score), expected, rtol=1e-6, atol=1e-7)
 
@@ -80,11 +80,11 @@ def losses(statistic):
 def test_gradient_of_a_loss_in_the_parameters(which, statistic):
     rng = np.random.default_rng(5)
     unmixing, x = rng.standard_normal((3, 3)), rng.standard_normal((9, 3))
-    scores, pullback = ica.score_and_pullback(unmixing, x, 5.0)
+    scores, pullback = descent.score_and_pullback(unmixing, x, 5.0)
     gradient = pullback(losses(statistic)[which](x, scores)[1])
     # A new loss for every value: its slices must not have moved.
     expected = numerical_gradient(
-        lambda a: losses(statistic)[which](x, ica.score_and_pullback(a, x, 5.0)[0])[0], unmixing
+        lambda a: losses(statistic)[which](x, descent.score_and_pullback(a, x, 5.0)[0])[0], unmixing
     )
     np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-8)
 
@@ -257,8 +257,8 @@ def test_an_interrupted_run_ends_as_an_undisturbed_one(method, tmp_path, monkeyp
     whole = learning.fit_ica(problem, **options)
     assert np.any(whole.unmixing != learning.fit_ica(problem, **options | {"rng": 2}).unmixing)
 
-    trainer = ica._ScoringDescent if method == "sksd-scoring" else ica._AdamDescent
-    advance, calls = trainer.advance, []
+    descent_class = descent.ScoringDescent if method == "sksd-scoring" else descent.AdamDescent
+    advance, calls = descent_class.advance, []
 
     def interrupted(self, x):
         calls.append(0)
@@ -267,7 +267,7 @@ def test_an_interrupted_run_ends_as_an_undisturbed_one(method, tmp_path, monkeyp
         return advance(self, x)
 
     path = tmp_path / "run.npz"
-    monkeypatch.setattr(trainer, "advance", interrupted)
+    monkeypatch.setattr(descent_class, "advance", interrupted)
     with pytest.raises(KeyboardInterrupt):
         learning.fit_ica(problem, checkpoint=path, **options)
     resumed = learning.fit_ica(problem, checkpoint=path, **options)
@@ -291,7 +291,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"\(rng: \d+ there, \d+ here\)"):
         learning.fit_ica(problem, steps=4, checkpoint=path, rng=1)
     path.write_bytes(b"something else")
-    with pytest.raises(ValueError, match=r"is no checkpoint"):
+    with pytest.raises(ValueError, match=r"is not a checkpoint"):
         learning.fit_ica(problem, steps=4, checkpoint=path, rng=0)
     assert path.read_bytes() == b"something else"
 
@@ -331,7 +331,7 @@ def test_a_loss_that_is_no_number_ends_the_run(tmp_path, monkeypatch):
         learning.fit_ica(problem, method="ksd", steps=20, evaluate_every=5, checkpoint=path, rng=0)
     assert caught.value.step == 7
     with np.load(path) as file:
-        assert file["step"] == 5 and np.isfinite(file["trainer.unmixing"]).all()
+        assert file["step"] == 5 and np.isfinite(file["descent.unmixing"]).all()
 
 
 @pytest.mark.parametrize("method", ["sksd-g+go", "ksd"])

@@ -1,4 +1,4 @@
-"""Learned Stein discrepancy: the critic against a slow reference, training, interruptions. Runs where JAX is installed."""
+"""Learned Stein discrepancy, where JAX is installed: a slow reference, training, interruptions."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ pytest.importorskip("jax")
 
 import fastsksd as fs
 from fastsksd import learning
-from fastsksd.learning import ica
+from fastsksd.learning import descent
 
 
 def critic(weights, x):
@@ -49,7 +49,10 @@ def test_value_and_gradient_are_those_of_the_critic():
 
 
 def test_the_critic_tends_to_its_optimum():
-    """At the optimum f = (s_p - s_q) / (2 penalty), here a constant, and the value is |s_p - s_q|^2 / (2 penalty)."""
+    """The optimum is f = (s_p - s_q) / (2 penalty), here a constant.
+
+    Its value is |s_p - s_q|^2 / (2 penalty).
+    """
     rng = np.random.default_rng(1)
     loss = learning.LearnedSteinLoss(2, hidden=(32,), penalty=0.5, learning_rate=5e-3, rng=1)
     values = []
@@ -70,7 +73,7 @@ def test_an_interrupted_run_ends_as_an_undisturbed_one(tmp_path, monkeypatch):
     problem = learning.ica_problem(2, n_train=200, n_test=100, rng=0)
     options = {"method": "lsd", "steps": 8, "evaluate_every": 2, "rng": 1}
     whole = learning.fit_ica(problem, **options)
-    advance, calls = ica._AdamDescent.advance, []
+    advance, calls = descent.AdamDescent.advance, []
 
     def interrupted(self, x):
         calls.append(0)
@@ -78,7 +81,7 @@ def test_an_interrupted_run_ends_as_an_undisturbed_one(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return advance(self, x)
 
-    monkeypatch.setattr(ica._AdamDescent, "advance", interrupted)
+    monkeypatch.setattr(descent.AdamDescent, "advance", interrupted)
     with pytest.raises(KeyboardInterrupt):
         learning.fit_ica(problem, checkpoint=tmp_path / "run.npz", **options)
     resumed = learning.fit_ica(problem, checkpoint=tmp_path / "run.npz", **options)
