@@ -1,8 +1,8 @@
 """Run as a program: links of the documentation lead somewhere, and the README shows real output.
 
-``check_docs.py SITE`` checks the relative links of all Markdown files, the links inside the site
-built in the folder SITE, and the output printed in the README. ``check_docs.py --write`` puts the
-present output into the README.
+``check_docs.py SITE`` checks the relative links of all Markdown files and the files they name, the
+links inside the site built in the folder SITE, and the output printed in the README.
+``check_docs.py --write`` puts the present output into the README.
 """
 
 import contextlib
@@ -16,8 +16,10 @@ from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "notebooks").glob("*.md"))]
+FOLDERS = [ROOT / "fastsksd", *(ROOT / "fastsksd").glob("*/")]
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+FILE = re.compile(r"`([\w./]+(?:\.py|/))`")
 EXAMPLE = re.compile(r"<!-- python -->\n```python\n(.*?)```\n", re.S)
 NUMBER = re.compile(r"\d+\.?\d*")
 OUTPUT = re.compile(r"(<!-- output -->\n```text\n)(.*?)(```\n)", re.S)
@@ -34,6 +36,13 @@ def markdown_faults(page):
             yield f"{page.relative_to(ROOT)}: {link} does not exist"
         elif url.fragment and url.fragment not in headings(target):
             yield f"{page.relative_to(ROOT)}: {link} names no heading"
+
+
+def file_faults(page):
+    """Modules and folders that a Markdown file names in code and that do not exist."""
+    for name in FILE.findall(FENCE.sub("", page.read_text())):
+        if not any((folder / name).exists() for folder in (ROOT, *FOLDERS)):
+            yield f"{page.relative_to(ROOT)}: there is no `{name}`"
 
 
 def headings(page):
@@ -100,7 +109,7 @@ def main(arguments):
     if "--write" in arguments:
         path.write_text(OUTPUT.sub(lambda found: found[1] + output + found[3], readme))
         return []
-    faults = [fault for page in PAGES for fault in markdown_faults(page)]
+    faults = [fault for page in PAGES for fault in (*markdown_faults(page), *file_faults(page))]
     broken, count = site_faults(Path(arguments[0]))
     print(f"{len(PAGES)} Markdown files, {count} links of the site")
     if count < 1000:
