@@ -134,7 +134,7 @@ def as_slices(slices: SlicesLike, d: int) -> Slices:
 
 
 def random_slices(d: int, n_slices: int, *, rng: Rng = None) -> Slices:
-    """Slices drawn uniformly from the sphere; valid with probability one (Theorem 1).
+    """Draw slices uniformly from the sphere; they are valid with probability one (Theorem 1).
 
     Parameters
     ----------
