@@ -32,7 +32,15 @@ from .slices import Slices, as_slices, check_basis, random_slices
 
 
 class Estimate(NamedTuple):
-    """A Monte Carlo value with its standard error."""
+    """A Monte Carlo value with its standard error.
+
+    Parameters
+    ----------
+    value : float
+        The value.
+    standard_error : float
+        Its standard error.
+    """
 
     value: float
     standard_error: float

@@ -11,11 +11,11 @@ Engines know a kernel by its code; its values and derivatives are in `compute.po
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ._typing import Array, ArrayLike, KernelLike
+from ._typing import Array, KernelLike
 from ._validate import check_choice, check_positive_vector, frozen
 from .compute.medians import median_distances
 
@@ -43,7 +43,7 @@ class Kernel:
             One number for each slice.
     """
 
-    bandwidth: str | ArrayLike = "median"
+    bandwidth: Any = "median"
 
     code: ClassVar[int]
     name: ClassVar[str]

@@ -286,11 +286,12 @@ def refine_slices(
     return ascent.slices
 
 
-OPTIONS = frozenset(refine_slices.__kwdefaults__) - {"kernel", "rng"}  # what `gof_test` may pass on
+# What `gof_test` may pass on.
+OPTIONS = frozenset(refine_slices.__kwdefaults__ or ()) - {"kernel", "rng"}
 
 
 def _bounds(n: int, batch_size: int) -> np.ndarray:
-    """Where minibatches begin and end; a last single sample, which has no pair, joins the others."""
+    """Where minibatches begin and end; a last sample that is alone joins the one before."""
     ends = np.append(np.arange(0, n, batch_size), n)
     return np.delete(ends, -2) if n % batch_size == 1 else ends
 

@@ -32,7 +32,7 @@ from typing import ClassVar
 import numpy as np
 
 from ._typing import Array, EngineName, KernelLike, Score
-from ._validate import check_number, evaluate_score, score_is_array
+from ._validate import check_choice, check_number, evaluate_score, score_is_array
 from .compute.eigen import Operators
 from .compute.linalg import product
 from .compute.medians import median_distance
@@ -189,8 +189,18 @@ class KernelSmoothed(ScoreDifference):
 class KernelizedDifference(KernelSmoothed):
     """KSD: KE's difference with the matrices M and G_r in place of S and H_r.
 
-    They are U-statistics, or V-statistics without `debias`. For the parameters see
-    `KernelSmoothed`.
+    They are U-statistics, or V-statistics without `debias`.
+
+    Parameters
+    ----------
+    x : (n, d) array
+        Samples from q.
+    scores : (n, d) array
+        Scores of p at `x`.
+    width : float, optional
+        Width H of the RBF kernel; the default is the median distance between samples.
+    engine : {"auto", "direct", "cuda"}
+        Sums over pairs on the CPU ("direct") or on a GPU ("cuda").
     """
 
     name = "ksd"
@@ -277,13 +287,20 @@ def needs_function(estimator: str | ScoreDifference) -> bool:
     bool
         False where the values of the score at the samples are enough.
 
+    Raises
+    ------
+    ValueError
+        If there is no estimator of that name.
+
     Examples
     --------
     >>> from fastsksd.score_difference import needs_function
     >>> needs_function("ke"), needs_function("ge")
     (False, True)
     """
-    return (ESTIMATORS[estimator] if isinstance(estimator, str) else estimator).needs_function
+    if isinstance(estimator, ScoreDifference):
+        return estimator.needs_function
+    return ESTIMATORS[check_choice("estimator", estimator, ESTIMATORS)].needs_function
 
 
 def score_difference(

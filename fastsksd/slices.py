@@ -107,8 +107,12 @@ class Slices:
     def __getitem__(self, index: Any) -> Slices:
         """The slices picked by an integer, a slice or an index array, as `Slices`."""
         rows = np.atleast_1d(np.arange(len(self))[index])
-        fields = (self.r, self.g, self.r_values, self.g_values, self.g_gaps)
-        return Slices(*(None if field is None else field[rows] for field in fields))
+        values = (self.r_values, self.g_values, self.g_gaps)
+        return Slices(
+            self.r[rows],
+            self.g[rows],
+            *(None if field is None else field[rows] for field in values),
+        )
 
     def __repr__(self) -> str:
         return f"Slices(m={len(self)}, d={self.d})"
@@ -121,7 +125,7 @@ def as_slices(slices: SlicesLike, d: int) -> Slices:
             raise TypeError(
                 f"`slices` must be a Slices object or a pair (r, g); got {type(slices).__name__}."
             )
-        slices = Slices(*slices)
+        slices = Slices(*slices)  # type: ignore[arg-type]
     if slices.d != d:
         raise ValueError(
             f"`slices` are directions in {slices.d} dimensions but `x` has {d} columns."
@@ -130,7 +134,7 @@ def as_slices(slices: SlicesLike, d: int) -> Slices:
 
 
 def random_slices(d: int, n_slices: int, *, rng: Rng = None) -> Slices:
-    """Slices drawn uniformly from the sphere; valid with probability one (Theorem 1).
+    """Draw slices uniformly from the sphere; they are valid with probability one (Theorem 1).
 
     Parameters
     ----------
@@ -351,4 +355,4 @@ def _active_g(
 def _perturbed(directions: Array, noise: float, rng: np.random.Generator | None) -> Array:
     if noise == 0:
         return directions
-    return unit_rows(directions + noise * rng.standard_normal(directions.shape))
+    return unit_rows(directions + noise * check_rng(rng).standard_normal(directions.shape))

@@ -29,7 +29,7 @@ def adam_by_hand(
     rate=1e-2,
     betas=(0.9, 0.99),
 ):
-    """Textbook Adam on the vectors r and g, whose directions are the slices, from `sksd_value_and_grad`."""
+    """Textbook Adam on vectors r and g, whose directions are the slices."""
     length = 1.0 if unit else np.sqrt(x.shape[1])
     vectors = {"r": length * slices.r, "g": length * slices.g}
     first = {name: np.zeros_like(v) for name, v in vectors.items()}
@@ -68,9 +68,19 @@ def adam_by_hand(
 def test_refinement_is_adam_on_minibatches(update, parametrisation, kernel, statistic):
     told = []
     found = fs.refine_slices(
-        X, -X, START, epochs=3, batch_size=25, learning_rate=1e-2, update=update, kernel=kernel, statistic=statistic,
-        parametrisation=parametrisation, rng=5, callback=lambda epoch, value: told.append((epoch, value)),
-    )  # fmt: skip
+        X,
+        -X,
+        START,
+        epochs=3,
+        batch_size=25,
+        learning_rate=1e-2,
+        update=update,
+        kernel=kernel,
+        statistic=statistic,
+        parametrisation=parametrisation,
+        rng=5,
+        callback=lambda epoch, value: told.append((epoch, value)),
+    )
     rng = np.random.default_rng(5)
     order = np.concatenate([rng.permutation(60) for _ in range(3)])
     batches = [(60 * e + a, 60 * e + b) for e in range(3) for a, b in ((0, 25), (25, 50), (50, 60))]
@@ -115,7 +125,8 @@ def test_a_step_tells_values_and_the_gradient_in_the_scores():
 )
 @settings(max_examples=15)
 def test_refinement_does_not_lower_the_training_value(seed, statistic, update):
-    # Steps of 0.003 on minibatches of 50: noise moves the statistic of all training samples by less than 2 % of its terms' size.
+    # Steps of 0.003 on minibatches of 50: noise moves the statistic of all training samples by less
+    # than 2 % of its terms' size.
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((150, 4)) * rng.uniform(0.5, 1.5, 4)
     start = fs.random_slices(4, 3, rng=rng)
@@ -307,7 +318,7 @@ def test_bad_input_is_explained(case):
         )
 
 
-# In the test ------------------------------------------------------------------------------------------------------------
+# In the test --------------------------------------------------------------------------------------
 
 
 def test_gof_test_refines_on_training_samples_alone():
@@ -387,7 +398,7 @@ def test_gof_test_explains_bad_refinement(case):
         fs.gof_test(X, -X, n_resamples=5, **options)
 
 
-# The bandwidth of a minibatch -------------------------------------------------------------------------------------------
+# The bandwidth of a minibatch ---------------------------------------------------------------------
 
 
 @given(

@@ -135,6 +135,11 @@ def test_what_estimators_need():
             made = sd.score_difference(x, s, **options)
             assert made.name == name and not sd.needs_function(made)
         assert sd.score_difference(x, np.negative, **options).name == name
+    for wrong in ("kernel", None, ["ke"]):
+        with pytest.raises(ValueError, match="`estimator` must be one of 'ke', 'ksd'"):
+            sd.needs_function(wrong)
+        with pytest.raises(ValueError, match="`estimator` must be one of 'ke', 'ksd'"):
+            sd.score_difference(x, s, estimator=wrong)
 
 
 @given(SEED, st.floats(0.01, 1.0))

@@ -1,19 +1,31 @@
-"""Weighted sums of chi-squares, the limit distribution of the statistics (Theorem 6): tails to any depth, and draws."""
+"""Weighted sums of chi-squares, the limit distribution of the statistics (Theorem 6).
+
+Tails to any depth, and draws.
+"""
+
+from __future__ import annotations
 
 import math
 
 import numpy as np
 
-
-def limit_law(spectrum, n):
-    """Weights of the chi-square law of the U-statistic of n samples; centring has taken one degree of freedom of n."""
-    return spectrum * n / (n - 1.0) ** 2
+from .._typing import Array, ArrayLike
 
 
-def log_tail_of_weighted_chi_square(weights, x):
-    """Logarithm of ``P(sum_j weights_j (Z_j^2 - 1) >= x)``, Z_j independent standard normal; weights of either sign.
+def limit_law(eigenvalues: Array, n: int) -> Array:
+    """Chi-square weights of the U-statistic of n samples.
 
-    Above the mean, 0, it is an integral, see `_log_upper_tail`; below, one minus that of the other tail.
+    `eigenvalues` are those of the centred matrix of its terms, over n. Centring has taken one
+    degree of freedom of n.
+    """
+    return eigenvalues * n / (n - 1.0) ** 2
+
+
+def log_tail_of_weighted_chi_square(weights: ArrayLike, x: float) -> float:
+    """Logarithm of ``P(sum_j weights_j (Z_j^2 - 1) >= x)``, Z_j independent standard normal.
+
+    Weights may have either sign. Above the mean, 0, the tail is an integral, see `_log_upper_tail`;
+    below, it is one minus the other tail.
     """
     c = np.asarray(weights, dtype=float)
     # What round-off leaves of zero would be the only weights of its sign.
@@ -31,13 +43,14 @@ def log_tail_of_weighted_chi_square(weights, x):
 def _log_upper_tail(c, x):
     """The same for x >= 0.
 
-    With K the logarithm of the moment generating function, the tail is the integral of ``exp(K(s) - s x) / s`` over a contour that passes
-    0 on the right, over 2 pi i. The contour is a hyperbola through the saddle point, which opens to where the exponential decays, and
-    the less the more weights there are, so that it keeps away from their singularities. Along it the steps grow geometrically,
-    as few weights leave an integrand that decays slowly. The trapezoidal rule then converges geometrically; the step is
-    halved until two results agree.
+    With K the logarithm of the moment generating function, the tail is the integral of
+    ``exp(K(s) - s x) / s`` over 2 pi i, along a contour that passes 0 on the right. The contour is
+    a hyperbola through the saddle point that opens to where the exponential decays. The more
+    weights there are, the less it opens, so that it keeps away from their singularities. Along it
+    the steps grow geometrically, as few weights leave an integrand that decays slowly. The
+    trapezoidal rule then converges geometrically; the step is halved until two results agree.
     """
-    y = x + c.sum()  # where the law of sum_j c_j Z_j^2 is asked for
+    y = x + c.sum()  # where the tail of sum_j c_j Z_j^2 is asked for
     if c.max() <= 0 and y >= 0:
         return -np.inf
     saddle, gaps = _saddle_point(c, x)
@@ -71,23 +84,26 @@ def _log_upper_tail(c, x):
 
 
 def _saddle_point(c, x):
-    """Where K'(s) = x, and ``1 - 2 c s`` there; but not too near the pole at 0, where any contour on its right will do."""
+    """Where K'(s) = x, and ``1 - 2 c s`` there.
+
+    Near the pole at 0 any contour on its right will do, so the point keeps a distance from it.
+    """
     spread = np.sqrt(2.0 * np.sum(c**2))
     top = c.max()
-    # S = bound (1 - share): the distance to the bound keeps its digits however far the tail.
+    # s = bound (1 - fraction): the distance to the bound keeps its digits however far the tail.
     if top > 0:
         bound = 0.5 / top
         low, high = -700.0, 0.0
         for _ in range(80):
             middle = 0.5 * (low + high)
-            share = np.exp(middle)
-            gaps = (1.0 - c / top) + c / top * share
-            if np.sum(2.0 * c**2 * bound * (1.0 - share) / gaps) > x:
+            fraction = np.exp(middle)
+            gaps = (1.0 - c / top) + c / top * fraction
+            if np.sum(2.0 * c**2 * bound * (1.0 - fraction) / gaps) > x:
                 low = middle
             else:
                 high = middle
-        share = min(np.exp(high), 1.0 - min(0.5 / (spread * bound), 0.3))
-        return bound * (1.0 - share), (1.0 - c / top) + c / top * share
+        fraction = min(np.exp(high), 1.0 - min(0.5 / (spread * bound), 0.3))
+        return bound * (1.0 - fraction), (1.0 - c / top) + c / top * fraction
     low, high = 0.0, 1.0
     while np.sum(2.0 * c**2 * high / (1.0 - 2.0 * c * high)) < x:
         low, high = high, 2.0 * high
@@ -101,7 +117,7 @@ def _saddle_point(c, x):
     return saddle, 1.0 - 2.0 * c * saddle
 
 
-def weighted_chi_square_draws(weights, count, rng):
+def weighted_chi_square_draws(weights: Array, count: int, rng: np.random.Generator) -> Array:
     """Draws of ``sum_j weights_j (Z_j^2 - 1)``."""
     draws = np.zeros(count)
     for start in range(0, len(weights), 64):
@@ -110,6 +126,6 @@ def weighted_chi_square_draws(weights, count, rng):
     return draws
 
 
-def positive_exp(log):
+def positive_exp(log: float) -> float:
     """``exp(log)``, but never zero."""
     return max(float(np.exp(log)), np.nextafter(0.0, 1.0))

@@ -1,7 +1,7 @@
 """Block Gibbs sampling of the Gaussian-Bernoulli RBM, in compiled code.
 
-Every chain has a stream of random numbers of its own. Normal draw number j of a stream is a pure function of its key and j, like
-the uniform ones.
+Every chain has its own stream of random numbers. Normal draw number j of a stream is a function of
+its key and j alone, like the uniform ones.
 """
 
 import functools
@@ -20,11 +20,13 @@ _LAYERS = 256
 
 @functools.cache
 def ziggurat_edges():
-    """Right edges of the 256 layers of equal area under exp(-x^2 / 2) (Marsaglia and Tsang 2000), widest first.
+    """Right edges of the 256 layers of equal area under exp(-x^2 / 2), widest first.
 
-    Layer 0 holds the tail: it counts as a rectangle whose width makes its area equal to the others'.
+    Marsaglia and Tsang (2000). Layer 0 holds the tail: it counts as a rectangle whose width makes
+    its area equal to the others'.
     """
-    tail = 3.654152885361009  # closes the construction: the last layer ends at the top of the curve
+    # This edge closes the construction: the last layer ends at the top of the curve.
+    tail = 3.654152885361009
     area = tail * math.exp(-0.5 * tail**2) + math.sqrt(0.5 * math.pi) * math.erfc(
         tail / math.sqrt(2.0)
     )
@@ -40,10 +42,12 @@ def ziggurat_edges():
 
 @parallel
 def run_chains(seed, steps, b, c, shift, columns, factor, gram, edges):
+    """The last states of all chains, (n, d), each after its own number of steps."""
     n = steps.size
     x = np.empty((n, b.size))
     for turn in numba.prange(n):
-        # Chains may grow longer with their number: taken from both ends in turn, every thread's share costs the same.
+        # Chains may grow longer with their number. Taken from both ends in turn, they give every
+        # thread the same work.
         chain = turn // 2 if turn % 2 == 0 else n - 1 - turn // 2
         key = stream_key(seed, np.uint64(chain))
         _run_chain(key, steps[chain], b, c, shift, columns, factor, gram, edges, x[chain])
@@ -54,7 +58,8 @@ def run_chains(seed, steps, b, c, shift, columns, factor, gram, edges):
 def _run_chain(key, steps, b, c, shift, columns, factor, gram, edges, x):
     """Write the state after `steps` steps from a standard normal start to `x`.
 
-    `base` is the field of the hidden units without its noise. Units flip seldom, so it is updated flip by flip.
+    `base` is the field of the hidden units without its noise. Units flip seldom, so it is updated
+    flip by flip.
     """
     n_hidden, rank = factor.shape
     noise = np.empty(rank)
@@ -96,7 +101,10 @@ def _draw_hidden(field, key, counter, out):
 
 @compiled
 def _add_product(lower, z, out):
-    """Add ``lower @ z`` to `out`, `lower` being zero above its diagonal; four rows at a time, so that z is loaded once."""
+    """Add ``lower @ z`` to `out`, where `lower` is zero above its diagonal.
+
+    Four rows at a time, so that z is loaded once for them.
+    """
     m, rank = lower.shape
     m4 = m // 4 * 4
     for k in range(0, m4, 4):
@@ -151,7 +159,7 @@ def _fill_normals(edges, key, counter, out):
 
 @compiled
 def _finish_normal(edges, bits, key):
-    """The normal draw that begins with `bits`; what more it needs comes from a stream of its own."""
+    """The normal draw that begins with `bits`; what more it needs comes from a separate stream."""
     counter = np.uint64(0)
     while True:
         layer, x = _layer_and_point(edges, bits)
@@ -159,7 +167,8 @@ def _finish_normal(edges, bits, key):
             return x
         if layer == 0:
             return math.copysign(_tail_normal(edges[1], key, counter), x)
-        # The curve at the edges of the layer, relative to its value at x; a height drawn between them must be under 1.
+        # The curve at the edges of the layer, relative to its value at x. A height drawn between
+        # them must be under 1.
         low = math.exp(0.5 * (x * x - edges[layer] * edges[layer]))
         high = math.exp(0.5 * (x * x - edges[layer + 1] * edges[layer + 1]))
         if high + bits_to_unit(stream_bits(key, counter)) * (low - high) < 1.0:

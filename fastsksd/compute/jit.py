@@ -1,12 +1,13 @@
-"""House decorators for compiled code, the vectorising exponential, and counter-based random streams.
+"""Decorators for compiled code, and what compiled code needs of the compiler.
 
 Every compiled function of the package is made by one of three decorators:
 
-``pointwise``  scalar mathematics, inlined into its caller so that CPU loops and CUDA kernels share it
+``pointwise``  scalar mathematics, inlined into its caller; CPU loops and CUDA kernels share it
 ``compiled``   serial loops
 ``parallel``   loops over all threads, called from Python only
 
-None of them assumes NaN or infinity away, so the floating point flags are a named subset of `fastmath`.
+None of them assumes that there is no NaN or infinity: the floating point flags are a named subset
+of `fastmath`.
 """
 
 import contextlib
@@ -20,7 +21,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-# Sums may be reassociated (so that they vectorise) and products contracted; NaN and infinity keep their meaning.
+# Sums may be reassociated (so that they vectorise) and products contracted; NaN and infinity keep
+# their meaning.
 FLOAT_FLAGS = {"nsz", "arcp", "contract", "reassoc"}
 
 pointwise = numba.njit(inline="always")
@@ -60,14 +62,17 @@ if hasattr(os, "register_at_fork"):
 
 
 def parallel(function):
-    """Compile `function` with ``prange`` over all threads, safe to call from several Python threads.
+    """Compile `function` with ``prange`` over all threads.
 
-    Numba's "workqueue" threading layer aborts the process when two threads enter it at once, and which layer is in
-    use is known only after a first launch. Until a thread-safe layer is seen, launches take turns.
+    It is safe to call from several Python threads.
 
-    The attribute `serial` is the same function without threads, for work too small to pay for waking them (and, on a busy
-    machine, for waiting until all of them get a core). Choose by the size of the work, never by the number of threads: the
-    two may round differently.
+    Numba's "workqueue" threading layer aborts the process when two threads enter it at once, and
+    which layer is in use is known only after a first launch. Until a thread-safe layer is seen,
+    launches take turns.
+
+    The attribute `serial` is the same function without threads, for work too small to pay for
+    waking them (and, on a busy machine, for waiting until all of them get a core). Choose by the
+    size of the work, never by the number of threads: the two may round differently.
     """
     dispatcher = _compiled_parallel(function)
 
@@ -90,7 +95,10 @@ def parallel(function):
 
 
 def _renamed(function, name):
-    """A copy of `function`. Numba's cache tells functions of one file apart by name and line, not by how they are compiled."""
+    """A copy of `function` with another name.
+
+    Numba's cache tells functions of one file apart by name and line, not by how they are compiled.
+    """
     copy = types_module.FunctionType(function.__code__, function.__globals__, name)
     copy.__qualname__ = name
     return copy
@@ -125,10 +133,11 @@ def bits_float(typingctx, x):
 
 @intrinsic
 def prefer_wide_vectors(typingctx):
-    """Ask LLVM for 512-bit vectors in the enclosing loop nest: 1.4 times faster where the CPU has them, else nothing.
+    """Ask LLVM for 512-bit vectors in the enclosing function.
 
-    LLVM shuns them by default because early AVX-512 chips lowered their clock. llvmlite lists the attributes it
-    knows and this one is not among them, hence the plain `set.add`.
+    This is 1.4 times faster where the CPU has them, and changes nothing elsewhere. LLVM avoids them
+    by default because early AVX-512 chips lowered their clock. llvmlite has a list of the
+    attributes it knows, and this one is not among them, hence the plain `set.add`.
     """
 
     def codegen(context, builder, signature, args):

@@ -1,13 +1,17 @@
-"""Dense linear algebra of the hot paths, in compiled parallel loops whose rounding does not depend on the thread count.
+"""Products and quadratic forms of the hot paths, in compiled parallel loops.
 
-NumPy's BLAS is faster on large products, but its worker threads spin for a while after each call and fight with
-Numba's for the cores (measured: 10 to 25 ms lost per switch on two cores), and it does not promise the same rounding for
-every number of threads.
+Rounding does not depend on the number of threads. NumPy's BLAS is faster on large products, but its
+worker threads spin for a while after each call and fight with Numba's for the cores (measured: 10
+to 25 ms lost per switch on two cores), and it does not promise the same rounding for every number
+of threads.
 """
+
+from __future__ import annotations
 
 import numba
 import numpy as np
 
+from .._typing import Array
 from .jit import compiled, parallel, prefer_wide_vectors
 
 _A_ROWS, _B_ROWS, _DEPTH = 32, 64, 512  # block sizes of `product`, fixed for reproducible rounding
@@ -17,14 +21,14 @@ _GROUP, _COLUMNS = (32, 512)
 _SIGNED = 8  # rows of a tile whose signed sums are tabulated
 
 
-def product(a, b, column=0):
+def product(a: Array, b: Array, column: int = 0) -> Array:
     """``a[:, column : column + k] @ b.T`` for a (m, k or more) and an (n, k) array."""
     multiply = _product if a.shape[0] * b.size > _SMALL else _product.serial
     return multiply(_plain(a), _plain(b), column)
 
 
-def gram(a):
-    """``a @ a.T``, at half the price."""
+def gram(a: Array) -> Array:
+    """``a @ a.T``, at half the cost."""
     if a.shape[0] * a.size <= _SMALL:
         return product(a, a)
     return _gram(_plain(a))
@@ -47,8 +51,11 @@ def _gram(a):
     return c
 
 
-def _plain(array):
-    """C-ordered and writeable, copied where it is not: read-only arrays are another type to Numba, and compile all over again."""
+def _plain(array: Array) -> Array:
+    """The array C-ordered and writeable, copied where it is not.
+
+    Read-only arrays are another type to Numba, for which it would compile all over again.
+    """
     return np.require(array, requirements=("C", "W"))
 
 
@@ -57,7 +64,8 @@ def _product(a, b, column):
     m = a.shape[0]
     n = b.shape[0]
     c = np.zeros((m, n))
-    # Blocks of equal size, those of one stretch of columns next to each other: every thread's share costs about the same.
+    # Blocks of equal size, those of one stretch of columns next to each other, so that every thread
+    # has about the same work.
     row_blocks = (m + _A_ROWS - 1) // _A_ROWS
     column_blocks = (n + _B_ROWS - 1) // _B_ROWS
     height = ((m + row_blocks - 1) // row_blocks + 3) // 4 * 4
@@ -69,7 +77,8 @@ def _product(a, b, column):
     return c
 
 
-# Bodies of parallel loops are functions of their own, compiled once for the parallel and the serial version.
+# Bodies of parallel loops are separate functions, compiled once for the parallel and the serial
+# version.
 
 
 @compiled
@@ -157,7 +166,7 @@ def _dot_4x4(a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3):
     c3[3] += s33
 
 
-def weighted_squares(weights, values, column=0):
+def weighted_squares(weights: Array, values: Array, column: int = 0) -> Array:
     """``sum_i w_i^2 values_i`` for each row w of ``weights[:, column : column + n]``."""
     sums = (
         _weighted_squares if weights.shape[0] * values.size > _SMALL else _weighted_squares.serial
@@ -182,10 +191,22 @@ def _weighted_square(w, values):
     return total
 
 
-def quadratic_forms(tile, weights, row, column):
-    """``sum_ij w_i t_ij w_j`` for each row w of `weights`, over a tile whose corner lies at (row, column).
+def quadratic_forms(tile: Array, weights: Array, row: int, column: int) -> Array:
+    """``sum_ij w_i t_ij w_j`` over a tile, for each row w of the weights.
 
-    A tile on the diagonal must be zero below it.
+    Parameters
+    ----------
+    tile : (height, width) array
+        Entries; a tile on the diagonal must be zero below it.
+    weights : (count, n) array
+        Weights of all samples.
+    row, column : int
+        Samples of the first row and of the first column of the tile.
+
+    Returns
+    -------
+    (count,) array
+        One number for each row of the weights.
     """
     return _quadratic_forms(tile, weights, row, column).sum(axis=0)
 
@@ -196,7 +217,8 @@ def _quadratic_forms(tile, weights, row, column):
     tasks = (height + _GROUP - 1) // _GROUP
     parts = np.zeros((tasks, weights.shape[0]))
     for turn in numba.prange(tasks):
-        # Rows of a diagonal tile shrink: groups taken from both ends in turn, every thread's share costs the same.
+        # Rows of a diagonal tile shrink. Groups taken from both ends in turn give every thread the
+        # same work.
         task = turn // 2 if turn % 2 == 0 else tasks - 1 - turn // 2
         _forms_of_group(
             tile, weights, row, column, task * _GROUP, min((task + 1) * _GROUP, height), parts[task]
@@ -244,9 +266,10 @@ def _are_signs(weights):
 
 @compiled
 def _forms_of_signs(tile, weights, row, column, first, last, table, out):
-    """The same for a few rows that meet signs only: there are few signed sums of them (the method of the four Russians).
+    """The same for a few rows where all weights are signs (the method of the four Russians).
 
-    Row p of the table is the sum of the rows with those subtracted whose bits are set in p; the first row always counts plus.
+    There are few signed sums of these rows, and they are tabulated. In row p of the table, the rows
+    whose bits are set in p are subtracted and the others added; the first row is always added.
     """
     count = weights.shape[0]
     height = last - first
@@ -270,10 +293,15 @@ def _forms_of_signs(tile, weights, row, column, first, last, table, out):
         begin, end = column + start, column + stop
         for b in range(0, count - 3, 4):
             s0, s1, s2, s3 = _dots_of_pairs(
-                table[patterns[b], :size], table[patterns[b + 1], :size], table[patterns[b + 2], :size],
-                table[patterns[b + 3], :size], weights[b, begin:end], weights[b + 1, begin:end], weights[b + 2, begin:end],
+                table[patterns[b], :size],
+                table[patterns[b + 1], :size],
+                table[patterns[b + 2], :size],
+                table[patterns[b + 3], :size],
+                weights[b, begin:end],
+                weights[b + 1, begin:end],
+                weights[b + 2, begin:end],
                 weights[b + 3, begin:end],
-            )  # fmt: skip
+            )
             out[b] += weights[b, row + first] * s0
             out[b + 1] += weights[b + 1, row + first] * s1
             out[b + 2] += weights[b + 2, row + first] * s2
@@ -334,8 +362,11 @@ def _form_4x4(tile, i, j, stop, weights, b, row, column, out):
     out[b + 3] += s3
 
 
-def eigenvalues_of_product(covariance, coupling):
-    """Eigenvalues of ``C T`` for a covariance C = A A^T and a symmetric T of any sign: those of ``A^T T A``."""
+def eigenvalues_of_product(covariance: Array, coupling: Array) -> Array:
+    """Eigenvalues of ``C T`` for a covariance C and a symmetric T of any sign.
+
+    With ``C = A A^T`` they are those of ``A^T T A``.
+    """
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     return np.linalg.eigvalsh(root.T @ coupling @ root)

@@ -1,27 +1,36 @@
 """Medians of pairwise distances, the default bandwidths: exact in O(n log n) along a line."""
 
+from __future__ import annotations
+
 import math
 
 import numba
 import numpy as np
 
+from .._typing import Array
 from .jit import bits_float, compiled, float_bits, parallel, prefer_wide_vectors
 from .linalg import product
 
 MEDIAN_SUBSAMPLE = 2000
-_SMALLEST = 1e-150  # its square is a number that is held in full
+_SMALLEST = 1e-150  # its square is a normal number
 _SMALL = 10_000  # projections below which threads do not pay
 _FEW = 200  # samples up to which the gaps of all pairs are looked at
 
 
-def median_distances(y):
-    """Median of ``|y_i - y_j|`` over i < j for each row of `y`, in O(n log n), exact; 0 only where a row is constant."""
+def median_distances(y: Array) -> Array:
+    """Median of ``|y_i - y_j|`` over i < j for each row of `y`, exact, in O(n log n).
+
+    Where the median is 0 it is taken over the positive distances; it is 0 only for a constant row.
+    """
     gaps = _median_gaps if y.size > _SMALL else _median_gaps.serial
     return gaps(np.sort(y, axis=1))
 
 
-def median_distance(x):
-    """Median Euclidean distance between rows of `x`: all pairs up to 2000 rows, a subsample of 2000, drawn with a fixed seed, beyond."""
+def median_distance(x: Array) -> float:
+    """Median Euclidean distance between rows of `x`.
+
+    Of more than 2000 rows, 2000 are drawn with a fixed seed.
+    """
     if x.shape[0] > MEDIAN_SUBSAMPLE:
         x = x[np.random.default_rng(0).choice(x.shape[0], MEDIAN_SUBSAMPLE, replace=False)]
     x = x - np.median(x, axis=0)
@@ -30,7 +39,8 @@ def median_distance(x):
         raise too_large(x)
     if 0 < np.abs(x).max() < _SMALLEST:
         raise ValueError(
-            f"`x` varies by no more than {np.abs(x).max():.0e}, the square of which vanishes; rescale the samples."
+            f"`x` varies by no more than {np.abs(x).max():.0e}, the square of which vanishes; "
+            "rescale the samples."
         )
     distances = _pair_distances(product(x, x), squares)
     middle = np.median(distances)
@@ -38,16 +48,18 @@ def median_distance(x):
         positive = distances[distances > 0]
         if positive.size == 0:
             raise ValueError(
-                "`x` holds the same sample over and over: the median distance between samples is zero."
+                "`x` holds the same sample over and over: the median distance between samples is "
+                "zero."
             )
         middle = np.median(positive)
     return float(middle)
 
 
-def too_large(x):
+def too_large(x: Array) -> ValueError:
     """The error for samples whose squares overflow."""
     return ValueError(
-        f"`x` holds numbers as large as {np.abs(x).max():.0e}, whose squares overflow; rescale the samples."
+        f"`x` holds numbers as large as {np.abs(x).max():.0e}, whose squares overflow; rescale the "
+        "samples."
     )
 
 
@@ -124,8 +136,9 @@ def _next_gap(y, limit):
 def _select_gap(y, rank):
     """The gap of the given rank (from 0) among all pairs of the sorted `y`.
 
-    A bracket ``count(low) <= rank < count(high)`` begins about the same quantile of every 16th sample and shrinks by interpolation
-    on the smooth count, by halving when that stalls, until few pairs are left inside it, among which the gap is selected.
+    A bracket ``count(low) <= rank < count(high)`` begins about the same quantile of every 16th
+    sample. It shrinks by interpolation on the smooth count, and by halving when that stalls, until
+    few pairs are left inside it. Among these the gap is selected.
     """
     n = y.size
     low, count_low = 0.0, _count_gaps(y, 0.0)
@@ -175,7 +188,7 @@ def _select_gap(y, rank):
 
 @compiled
 def _guessed_gap(y, rank):
-    """About the gap of that rank, from a sixteenth of the samples, and how far off it may be."""
+    """The gap of that rank, guessed from a sixteenth of the samples, and how far off it may be."""
     thin = y[y.size % 16 // 2 :: 16].copy()
     k = thin.size
     target = rank / (0.5 * y.size * (y.size - 1.0)) * 0.5 * k * k
@@ -216,7 +229,10 @@ def _selected(values, rank):
 
 @compiled
 def median_gap(y):
-    """`median_distances` of one row, in any order, for loops that are compiled as a whole; NaN where a number is not finite."""
+    """`median_distances` of one row, in any order, for loops that are compiled as a whole.
+
+    NaN where a number is not finite.
+    """
     n = y.size
     for i in range(n):
         if not math.isfinite(y[i]):
@@ -271,12 +287,15 @@ def _next_above(gaps, limit):
 
 @compiled
 def _select_of_few(gaps, rank, zero, high):
-    """The gap of the given rank, of which `zero` are 0 and none above `high`, and how many do not exceed it."""
+    """The gap of the given rank, and how many do not exceed it.
+
+    Of all gaps, `zero` are 0 and none is above `high`.
+    """
     if zero > rank:
         return 0.0, zero
     low, count_low, count_high = 0.0, zero, gaps.size
     step = 0
-    # Interpolation to just below the rank, by halving when that stalls; the rest of the way from gap to gap.
+    # Interpolation to just below the rank, or halving when that stalls; then from gap to gap.
     while rank - count_low > 2:
         share = 0.5 if step % 3 == 2 else (rank - count_low - 0.5) / (count_high - count_low)
         middle = low + (high - low) * share

@@ -1,6 +1,7 @@
-"""Pointwise mathematics: scalar functions, inlined into CPU loops and CUDA kernels alike.
+"""Pointwise mathematics: scalar functions that are inlined into CPU loops and CUDA kernels.
 
-Kernels and Stein terms take ``t`` in units of the bandwidth, ``t = (y_i - y_j) / h``; derivatives are with respect to that ``t``.
+Kernels and Stein terms take ``t`` in units of the bandwidth, ``t = (y_i - y_j) / h``. Derivatives
+are with respect to that ``t``.
 
 RBF   ``k(t) = exp(-t^2 / 2)``
 IMQ   ``k(t) = (1 + t^2)^(-1/2)``
@@ -13,11 +14,12 @@ from .jit import bits_float, float_bits, pointwise
 
 @pointwise
 def exp_nonpositive(x):
-    """exp(x) for x <= 0, in arithmetic that vectorises (Numba's `math.exp` is a scalar call without SVML).
+    """exp(x) for x <= 0, in arithmetic that vectorises.
 
-    ``exp(x) = 2^k 2^f`` with integer k and ``|f| <= 1/2``; 2^f by its minimax polynomial of degree 10 (2.1e-16
-    relative), k added into the exponent bits. Measured: 9e-16 relative for x > -7, growing like ``|x|`` times the
-    rounding unit. Below -708 the result stays at exp(-708) = 3e-308.
+    (Without SVML, Numba's `math.exp` is a scalar call.) ``exp(x) = 2^k 2^f`` with integer k and
+    ``|f| <= 1/2``. 2^f is a minimax polynomial of degree 10 (2.1e-16 relative), and k is added to
+    the exponent bits. Measured: 9e-16 relative for x > -7, growing like ``|x|`` times the rounding
+    unit. Below -708 the result stays at exp(-708) = 3e-308.
     """
     z = max(x, -708.0) * 1.4426950408889634
     k = np.int32(z - 0.5)
@@ -38,9 +40,10 @@ def exp_nonpositive(x):
 
 @pointwise
 def inverse_sqrt(x):
-    """1 / sqrt(x) for normal positive x: a guess from the exponent bits and four Newton steps, 3e-16 relative.
+    """1 / sqrt(x) for normal positive x, 3e-16 relative.
 
-    Square root and division share one slow unit of the CPU; multiplications do not (1.7 times faster over the IMQ kernel).
+    A guess from the exponent bits and four Newton steps. Square root and division share one slow
+    unit of the CPU; multiplications do not (1.7 times faster over the IMQ kernel).
     """
     y = bits_float(np.int64(0x5FE6EB50C7B537A9) - (float_bits(x) >> np.int64(1)))
     half = 0.5 * x
@@ -70,7 +73,10 @@ def imq_derivatives(t):
 
 @pointwise
 def kernel_derivatives(kind, t):
-    """k, k', k'', k''' of the kernel with code `kind`. The branch does not depend on t, so LLVM moves it out of loops."""
+    """k, k', k'', k''' of the kernel with code `kind`.
+
+    The branch does not depend on t, so LLVM moves it out of loops.
+    """
     if kind == 0:
         return rbf_derivatives(t)
     return imq_derivatives(t)
@@ -78,14 +84,20 @@ def kernel_derivatives(kind, t):
 
 @pointwise
 def stein_term(kind, t, a, s_i, s_j):
-    """mu_ij of one slice (Eq. "SKSD inner"): ``s_i s_j k + a (s_j - s_i) k' - a^2 k''``, with ``a = r.g / h``."""
+    """mu_ij of one slice (Eq. "SKSD inner"), with ``a = r.g / h``.
+
+    ``s_i s_j k + a (s_j - s_i) k' - a^2 k''``
+    """
     k, k1, k2, _ = kernel_derivatives(kind, t)
     return s_i * s_j * k + a * (s_j - s_i) * k1 - a * a * k2
 
 
 @pointwise
 def rbf_stein_ladder(t, a, s_i, s_j):
-    """mu_ij of the RBF kernel with a quarter, half and the whole of the bandwidth in whose units `t` and `a` are."""
+    """mu_ij of the RBF kernel at a quarter, half and the whole of a bandwidth.
+
+    `t` and `a` are in units of the whole.
+    """
     k = exp_nonpositive(-0.5 * t * t)
     k4 = (k * k) * (k * k)
     k16 = (k4 * k4) * (k4 * k4)
@@ -102,11 +114,11 @@ def rbf_stein_ladder(t, a, s_i, s_j):
 
 @pointwise
 def stein_derivatives(kind, t, a, s_i, s_j):
-    """Derivatives of mu_ij in s_i, s_j, t and a:
+    """Derivatives of mu_ij in s_i, s_j, t and a.
 
-    ``s_j k - a k'``,  ``s_i k + a k'``,  ``s_i s_j k' + a (s_j - s_i) k'' - a^2 k'''``  and  ``(s_j - s_i) k' - 2 a k''``.
-
-    For the RBF kernel ``mu = k (p q + a^2)`` with ``p = s_i - a t`` and ``q = s_j + a t``, which takes fewer operations.
+    They are ``s_j k - a k'``, ``s_i k + a k'``, ``s_i s_j k' + a (s_j - s_i) k'' - a^2 k'''`` and
+    ``(s_j - s_i) k' - 2 a k''``. For the RBF kernel ``mu = k (p q + a^2)`` with ``p = s_i - a t``
+    and ``q = s_j + a t``, which takes fewer operations.
     """
     if kind == 0:
         k = exp_nonpositive(-0.5 * t * t)

@@ -9,6 +9,7 @@ from .streams import bits_to_unit, stream_bits, stream_key
 
 @parallel
 def fill_multinomial(seed, first, weights, start, stop):
+    """Multinomial counts minus one, in columns start..stop."""
     n = stop - start
     for b in numba.prange(weights.shape[0]):
         key = stream_key(seed, np.uint64(first + b))
@@ -21,7 +22,7 @@ def fill_multinomial(seed, first, weights, start, stop):
 
 @parallel
 def independent_signs(seed, first, count, n):
-    """One draw of 64 bits is 64 signs."""
+    """Independent signs; one draw of 64 bits is 64 of them."""
     weights = np.empty((count, n))
     for b in numba.prange(count):
         key = stream_key(seed, np.uint64(first + b))
@@ -35,6 +36,7 @@ def independent_signs(seed, first, count, n):
 
 @parallel
 def chained_signs(seed, first, count, n, lag):
+    """Signs of a Markov chain that flips with probability 1 / lag."""
     weights = np.empty((count, n))
     for b in numba.prange(count):
         key = stream_key(seed, np.uint64(first + b))

@@ -59,8 +59,8 @@ class _KernelOperators:
         Whether products with the squared entries of the matrix are needed.
     """
 
-    rowwise = ()  # names of arrays (m, n), beside eta and v, where the matrix is
-    per_direction = ()  # names of arrays (m, ...) on the host, beside r
+    rowwise: tuple[str, ...] = ()  # names of arrays (m, n), beside eta and v, where the matrix is
+    per_direction: tuple[str, ...] = ()  # names of arrays (m, ...) on the host, beside r
 
     def __init__(self, matrix, scores, r: Array, debias: bool, squares: bool = False):
         self.precision = matrix.precision

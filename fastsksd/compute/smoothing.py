@@ -1,5 +1,8 @@
-"""Sums and products of (m, n) arrays that matrix-free products with KE's and KSD's matrices are made of, see `sensitivity`, in one pass and in
-place: fresh arrays of that size cost more than the arithmetic. `cuda.smoothing` has the same functions for arrays on a GPU."""
+"""Sums and products of (m, n) arrays that the products of `sensitivity` are made of.
+
+They take one pass and work in place: fresh arrays of that size cost more than the arithmetic.
+`engines.cuda.smoothing` has the same functions for arrays on a GPU.
+"""
 
 import numpy as np
 
@@ -8,7 +11,7 @@ from .linalg import product
 
 
 def place(array):
-    """Where the other functions take arrays from: here they are."""
+    """The array where the other functions take arrays from: here it is."""
     return array
 
 
@@ -135,8 +138,11 @@ def squares_of(v, eta):
 
 @compiled
 def self_parts(v, eta, weight, smoothed):
-    """``sum_j K2_ij ((v_i + eta_j)^2 + (v_j + eta_i)^2)``, and below it ``sum_j K2_ij (v_i + eta_j - v_j - eta_i)``; `smoothed` is K2 with the squares,
-    with v, and with eta."""
+    """Two sums over j, one below the other.
+
+    ``sum_j K2_ij ((v_i + eta_j)^2 + (v_j + eta_i)^2)`` and
+    ``sum_j K2_ij (v_i + eta_j - v_j - eta_i)``; `smoothed` is K2 times the squares, v, and eta.
+    """
     m, n = v.shape
     out = np.empty((2 * m, n))
     for q in range(m):
@@ -149,8 +155,11 @@ def self_parts(v, eta, weight, smoothed):
 
 @compiled
 def finish_self_terms(spread, diagonal, squares, alpha, v, eta, smoothed):
-    """``spread = diagonal alpha - squares spread - 2 (v K2 eta alpha + eta K2 v alpha)`` and ``alpha = squares alpha``; `smoothed` is K2 with eta alpha,
-    then with v alpha."""
+    """Overwrite `spread` and `alpha`.
+
+    ``spread = diagonal alpha - squares spread - 2 (v K2 eta alpha + eta K2 v alpha)`` and
+    ``alpha = squares alpha``; `smoothed` is K2 times eta alpha, then times v alpha.
+    """
     m = alpha.shape[0]
     for q in range(m):
         for i in range(alpha.shape[1]):
@@ -183,7 +192,7 @@ def stein_products(v, eta, alpha):
 
 @compiled
 def finish_stein(alpha, rows, v, eta, precision, smoothed):
-    """``alpha = rows alpha - sum_j c_ij K_ij alpha_j``; `smoothed` is K with `stein_products`."""
+    """``alpha = rows alpha - sum_j c_ij K_ij alpha_j``; `smoothed` is K times `stein_products`."""
     m = alpha.shape[0]
     for q in range(m):
         for i in range(alpha.shape[1]):

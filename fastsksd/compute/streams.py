@@ -1,4 +1,7 @@
-"""Counter-based random streams: any thread draws any number of any stream, so results do not depend on the threads."""
+"""Counter-based random streams.
+
+Any thread draws any number of any stream, so results do not depend on the threads.
+"""
 
 import numpy as np
 
@@ -18,7 +21,7 @@ def _mix(z):
 
 @pointwise
 def stream_key(seed, stream):
-    """Key of stream number `stream` under `seed` (both uint64). Streams depend on nothing else, so any thread may draw them."""
+    """Key of stream number `stream` under `seed`, both uint64."""
     return _mix(seed + _GOLDEN * _mix(stream + _GOLDEN))
 
 
@@ -34,6 +37,6 @@ def bits_to_unit(bits):
     return np.float64(bits >> np.uint64(11)) * 1.1102230246251565e-16
 
 
-def draw_seed(rng):
+def draw_seed(rng: np.random.Generator) -> np.uint64:
     """A uint64 seed for counter-based streams, drawn from a `numpy.random.Generator`."""
     return rng.integers(0, 2**64, dtype=np.uint64)

@@ -3,11 +3,16 @@
 Exact to round-off, quadratic in n, memory linear in n.
 """
 
+from __future__ import annotations
+
 import copy
+from collections.abc import Sequence
+from typing import Any
 
 import numba
 import numpy as np
 
+from .._typing import Array
 from ..compute.jit import compiled, parallel, prefer_wide_vectors
 from ..compute.linalg import quadratic_forms
 from ..compute.pointwise import own_term, rbf_stein_ladder, stein_term
@@ -32,32 +37,37 @@ class DirectEngine(PairTerms):
 
     name = "direct"
 
-    def __init__(self, code, y, s, a, h):
+    def __init__(self, code: int, y: Array, s: Array, a: Array, h: Array):
         self.code = code
         self.y = y / h[:, None]
         self.s = s
         self.a = a / h
         self.n = y.shape[1]
 
-    def tile(self, rows, columns):
+    def tile(self, rows: slice, columns: slice) -> tuple[Array, Array]:
+        """Entries of a tile, zero where ``i >= j``, and their sum for each slice."""
         entries, sums = _stein_tile(
             self.code, self.y, self.s, self.a, rows.start, rows.stop, columns.start, columns.stop
         )
         return entries, sums.sum(axis=0)
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
+        """``sum_i mu_ii`` for each slice."""
         return own_term(self.s, self.a[:, None]).sum(axis=1)
 
-    def own_terms(self):
+    def diagonal_terms(self) -> Array:
+        """``mu_ii``, summed over slices, (n,)."""
         return own_term(self.s, self.a[:, None]).sum(axis=0)
 
-    def rescaled(self, multiple):
+    def rescaled(self, multiple: float) -> DirectEngine:
         """The same slices with their bandwidths multiplied."""
         other = copy.copy(self)
         other.y, other.a = self.y / multiple, self.a / multiple
         return other
 
-    def sums_and_replicates_at(self, multiples, weights, start=0):
+    def sums_and_replicates_at(
+        self, multiples: Sequence[float], weights: Any, start: int = 0
+    ) -> list[tuple[Array, Array]]:
         """`sums_and_replicates` at several multiples of the bandwidth: a list of pairs."""
         if self.code == 0 and _is_ladder(multiples):
             return self.rescaled(multiples[2])._ladder(weights, start)
@@ -66,8 +76,11 @@ class DirectEngine(PairTerms):
         ]
 
     def _ladder(self, weights, start):
-        """At a quarter and half of the RBF bandwidth, and at itself: ``k(2t) = k(t)^4``, so that one exp serves all three."""
-        sums = [0.0] * 3
+        """At a quarter and half of the RBF bandwidth, and at itself.
+
+        ``k(2t) = k(t)^4``, so that one exp serves all three.
+        """
+        sums: list[Any] = [0.0] * 3
         replicates = [np.zeros(weights.shape[0]) for _ in range(3)]
         for rows, columns in tiles(self.n):
             *entries, parts = _stein_ladder_tile(
@@ -96,7 +109,8 @@ def _stein_tile(code, y, s, a, row, row_end, column, column_end):
     entries = np.zeros((height, column_end - column))
     sums = np.empty((tasks, y.shape[0]))
     for turn in numba.prange(tasks):
-        # Rows of a diagonal tile shrink: taken from both ends in turn, every thread's share costs the same.
+        # Rows of a diagonal tile shrink. Taken from both ends in turn, they give every thread the
+        # same work.
         task = turn // 2 if turn % 2 == 0 else tasks - 1 - turn // 2
         first = row + task * _ROWS
         last = min(first + _ROWS, row_end)
@@ -123,7 +137,10 @@ def _stein_rows(code, y, s, a, first, last, column, column_end, entries, sums):
 
 @compiled
 def _stein_row(code, y_i, s_i, a, y, s, out):
-    """Add mu_ij for all j to `out`; returns their sum. Loops from 0: LLVM vectorises it only when indices can't be negative."""
+    """Add mu_ij for all j to `out`; returns their sum.
+
+    The loop begins at 0: LLVM vectorises it only when indices can't be negative.
+    """
     prefer_wide_vectors()
     total = 0.0
     for j in range(y.size):

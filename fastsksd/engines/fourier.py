@@ -1,50 +1,60 @@
-"""The linear-time engine: in one dimension a smooth kernel is a short Fourier series on the range of the data.
+"""The linear-time engine: a smooth kernel is a short Fourier series in one dimension.
 
-With ``k(t) = sum_f c_f cos(w_f t)`` for all differences t that occur, and ``phi`` the cosines and sines, a Stein term is an inner
-product, ``mu_ij = sum_f c_f xi_if xi_jf`` with ``xi_i = s_i phi(y_i) + a phi'(y_i)``. So the sum over all pairs is a sum over samples, squared:
-``sum_{i != j} w_i w_j mu_ij = sum_f c_f (sum_i w_i xi_if)^2 - sum_i w_i^2 mu_ii``, in O(n) for each of a few dozen features.
+With ``k(t) = sum_f c_f cos(w_f t)`` for all differences t that occur, and ``phi`` the cosines and
+sines, a Stein term is an inner product, ``mu_ij = sum_f c_f xi_if xi_jf`` with
+``xi_i = s_i phi(y_i) + a phi'(y_i)``. So the sum over all pairs is a sum over samples, squared:
+``sum_{i != j} w_i w_j mu_ij = sum_f c_f (sum_i w_i xi_if)^2 - sum_i w_i^2 mu_ii``, in O(n) for each
+of a few dozen features.
 
-RBF   its Fourier transform is Gaussian: periodised with a period beyond the range by z bandwidths, and cut at the frequency z, both
-      errors are ``exp(-z^2 / 2)``.
-IMQ   decays too slowly to be periodised; a cosine series with a longer period is fitted to it on the range, by least squares
-      together with its two derivatives. That takes far more terms than the kernel has degrees of freedom there, so the features
-      are combined into less than half as many, see `series.reduced_series`.
+RBF   Its Fourier transform is Gaussian. It is periodised with a period beyond the range by z
+      bandwidths, and cut at the frequency z; both errors are ``exp(-z^2 / 2)``.
+IMQ   It decays too slowly to be periodised. A cosine series with a longer period is fitted to it on
+      the range, by least squares together with its two derivatives. That takes far more terms than
+      the kernel has degrees of freedom there, so the features are combined into less than half as
+      many, see `series.reduced_series`.
 
-The error of every ``mu_ij`` is at most `tol` times ``(|s_i| + |a|/h) (|s_j| + |a|/h)``, so that of a V-statistic is at most `tol` times twice
-its diagonal part. The series grows with range over bandwidth. Samples far out would make it long, so each slice keeps to a
-core of the samples and treats the pairs of those outside one by one, whatever is cheaper in all. Where even that would be long, as
-for a bandwidth of a thousandth of the range, or where double precision has no series to the tolerance, the slice goes to the
-direct engine.
+The error of every ``mu_ij`` is at most `tol` times ``(|s_i| + |a|/h) (|s_j| + |a|/h)``, so that of
+a V-statistic is at most `tol` times twice its diagonal part.
+
+The series grows with range over bandwidth. A few distant samples would make it long, so each slice
+has a core of the samples, and treats the pairs of those outside one by one; the core is chosen for
+the least cost in all. Where even that would be long, as for a bandwidth of a thousandth of the
+range, or where double precision has no series to the tolerance, the direct engine takes the slice.
 """
+
+from __future__ import annotations
 
 import copy
 import functools
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
+from .._typing import Array
 from .._validate import check_number
 from ..compute.jit import compiled, parallel, prefer_wide_vectors
 from ..compute.linalg import eigenvalues_of_product, gram, product, weighted_squares
 from ..compute.pointwise import own_term, stein_term
 from ..compute.series import fitted_series, reduced_series
+from .protocol import SliceEngine
 
 TOLERANCE = 1e-8
 _BLOCK = 4096  # samples whose features are made at a time
 _STRIP = 512  # samples per task
 _MOST_FEATURES = {0: 8192, 1: 1024}  # of one slice, by kernel
 _MOST_OUTSIDE = 1024
-# Fitted series are made for ranges on a geometric grid, so that slices of like range share one.
+# Fitted series are made for ranges on a geometric grid, so that slices of similar range share one.
 _RANGE_STEP = 1.05
-# Of the fitted series beyond the range, in bandwidths: shorter ones need more terms, longer ones
-# cancel.
+# How far the period of a fitted series goes beyond the range, in bandwidths: shorter ones need more
+# terms, longer ones cancel.
 _MARGIN = 1.0
 
 
 class FourierEngine:
-    """Sums over pairs of m slices in time linear in n; the interface of `pairs.PairTerms` without the matrix.
+    """Sums over pairs of m slices in time linear in n: a `SliceEngine`.
 
     Parameters
     ----------
@@ -56,13 +66,22 @@ class FourierEngine:
         ``r.g`` and the bandwidth of each slice.
     tol : float
         Largest error of a Stein term, see above.
-    fallback : class
+    fallback : class, optional
         Engine of the slices whose series would be too long.
     """
 
-    draw = None
+    draw: Callable[..., Any] | None = None
 
-    def __init__(self, code, y, s, a, h, tol=TOLERANCE, fallback=None):
+    def __init__(
+        self,
+        code: int,
+        y: Array,
+        s: Array,
+        a: Array,
+        h: Array,
+        tol: float = TOLERANCE,
+        fallback: Callable[..., SliceEngine] | None = None,
+    ):
         self.code = code
         self.tol = tol
         self.fallback = fallback
@@ -74,7 +93,7 @@ class FourierEngine:
         self._plan()
 
     def _plan(self, all_inside=False):
-        """Choose for each slice its engine, the samples outside its core, and the series for the range of the rest."""
+        """Choose for each slice its engine, its core of samples, and the series for their range."""
         self.long = np.zeros(self.m, dtype=bool)
         self.outside, series, centres, masks = [], [], [], []
         for q, row in enumerate(self.y):
@@ -111,22 +130,18 @@ class FourierEngine:
         )
 
     @property
-    def name(self):
+    def name(self) -> str:
         """The engine's name, and the other's where slices went to it."""
-        return (
-            "fourier"
-            if self.rest is None
-            else "direct"
-            if self.long.all()
-            else "direct and fourier"
-        )
+        if self.rest is None:
+            return "fourier"
+        return "direct" if self.long.all() else "direct and fourier"
 
     @property
-    def features(self):
-        """Numbers per sample that a replicate needs, those for samples outside the core included."""
+    def features(self) -> int:
+        """Numbers per sample that a replicate needs, with those for samples outside the core."""
         return self.layout.coefficients.size + sum(far.size for far in self.outside)
 
-    def rescaled(self, multiple):
+    def rescaled(self, multiple: float) -> FourierEngine:
         """The same slices with their bandwidths multiplied."""
         other = copy.copy(self)
         other.y, other.a, other.multiple = (
@@ -137,25 +152,30 @@ class FourierEngine:
         other._plan()
         return other
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
         """``sum_i mu_ii`` for each slice."""
         return own_term(self.s, self.a[:, None]).sum(axis=1)
 
-    def sums(self):
+    def sums(self) -> Array:
         """``sum_{i != j} mu_ij`` for each slice."""
         return self._run(None, 0)[0]
 
-    def sums_and_replicates(self, weights, start=0):
-        """`sums`, and ``sum_{i != j} w_i w_j mu_ij`` for each row w of ``weights[:, start : start + n]``."""
+    def sums_and_replicates(self, weights: Any, start: int = 0) -> tuple[Array, Array]:
+        """`sums`, and ``sum_{i != j} w_i w_j mu_ij`` for each row w of the weights.
+
+        The columns of the weights that count are start..start + n.
+        """
         return self._run(weights, start)
 
-    def sums_and_replicates_at(self, multiples, weights, start=0):
+    def sums_and_replicates_at(
+        self, multiples: Sequence[float], weights: Any, start: int = 0
+    ) -> list[tuple[Array, Array]]:
         """`sums_and_replicates` at several multiples of the bandwidth: a list of pairs."""
         return [
             self.rescaled(multiple).sums_and_replicates(weights, start) for multiple in multiples
         ]
 
-    def row_sums(self):
+    def row_sums(self) -> Array:
         """``sum_{j != i} mu_ij`` for each i, summed over slices, (n,)."""
         sums = np.zeros(self.n) if self.rest is None else self.rest.row_sums()
         if self.long.all():
@@ -186,12 +206,16 @@ class FourierEngine:
                     sums[first:last] += rows.sum(axis=0)
         return sums
 
-    def spectrum(self):
-        """Eigenvalues of the centred matrix of all ``mu_ij``, over n, from the covariance of the features."""
+    def spectrum(self) -> Array:
+        """Eigenvalues of the centred matrix of all ``mu_ij``, over n.
+
+        They are those of the covariance of the features.
+        """
         if self.rest is not None:
             return self._pair_by_pair(np.ones(self.m, dtype=bool)).spectrum()
         if any(far.size for far in self.outside):
-            # Samples far out have no features of their own; leave them in, with a series for the whole range.
+            # Samples outside the core have no features. Take them in, with a series for the whole
+            # range.
             whole = copy.copy(self)
             whole._plan(all_inside=True)
             return whole.spectrum()
@@ -226,7 +250,7 @@ class FourierEngine:
     def _run_series(self, weights, start):
         layout = self.layout
         _, s, a = self.loaded
-        own = self.inside * own_term(s, a[:, None])
+        diagonal = self.inside * own_term(s, a[:, None])
         totals = np.zeros(layout.coefficients.size)
         far_sums = np.zeros(len(self.outside))
         projections = meets = replicates = None
@@ -256,12 +280,12 @@ class FourierEngine:
                         meets[q] += product(weights, rows, start + first)
         sums = (
             np.add.reduceat(layout.coefficients * totals**2, layout.ends[:-1])
-            - own.sum(axis=1)
+            - diagonal.sum(axis=1)
             + far_sums
         )
         if weights is not None:
             replicates = weighted_squares(projections, layout.coefficients) - weighted_squares(
-                weights, own.sum(axis=0), start
+                weights, diagonal.sum(axis=0), start
             )
             for far, met in zip(self.outside, meets, strict=True):
                 replicates += 2.0 * np.einsum("bo,bo->b", met, weights[:, start + far])
@@ -269,24 +293,31 @@ class FourierEngine:
 
 
 class Series(NamedTuple):
-    """A kernel as ``sum_f coefficients_f xi_f xi'_f``: the lowest frequency and the number of frequencies whose cosines and sines are
-    features themselves, or, with matrices (frequencies, features) to combine them by, are combined into features, even ones and
-    odd ones."""
+    """A kernel as ``sum_f coefficients_f xi_f xi'_f``.
+
+    The cosines and sines of `frequencies` multiples of the lowest frequency `base` are the
+    features. Where there are matrices (frequencies, features), they combine the cosines into `even`
+    features and the sines into `odd` ones.
+    """
 
     base: float
-    count: int
-    coefficients: np.ndarray
-    even: np.ndarray = np.empty((0, 0))
-    odd: np.ndarray = np.empty((0, 0))
+    frequencies: int
+    coefficients: Array
+    even: Array = np.empty((0, 0))
+    odd: Array = np.empty((0, 0))
 
 
 class _Layout:
-    """Series of all slices one after another: base frequency and number of frequencies of each, where its features end, the
-    coefficients of all features, and the matrices that combine them, flattened, with the number of even features of each."""
+    """Series of all slices one after another.
 
-    def __init__(self, series):
+    For each slice the base frequency, the number of frequencies, where its features end and how
+    many of them are even; the coefficients of all features; and the matrices that combine them,
+    flattened.
+    """
+
+    def __init__(self, series: Sequence[Series]):
         self.base = np.array([one.base for one in series])
-        self.counts = np.array([one.count for one in series], dtype=np.int64)
+        self.counts = np.array([one.frequencies for one in series], dtype=np.int64)
         self.ends = np.cumsum([0, *(one.coefficients.size for one in series)])
         self.coefficients = np.concatenate([np.empty(0), *(one.coefficients for one in series)])
         self.evens = np.array([one.even.shape[1] for one in series], dtype=np.int64)
@@ -298,9 +329,11 @@ class _Layout:
         return iter((self.base, self.counts, self.ends, self.evens, self.mix))
 
 
-def feature_block(y, s, a, base, counts):
-    """Plain features of samples given along all slices in units of the bandwidths, (sum of 2 counts, n): for each slice cosines,
-    then sines."""
+def feature_block(y: Array, s: Array, a: Array, base: Array, counts: np.ndarray) -> Array:
+    """Plain features of samples along all slices, in units of the bandwidths.
+
+    Returns an array (sum of 2 counts, n): for each slice cosines, then sines.
+    """
     ends = np.cumsum([0, *(2 * np.asarray(counts))])
     none = np.zeros(len(counts), dtype=np.int64)
     return _features(
@@ -308,7 +341,7 @@ def feature_block(y, s, a, base, counts):
     )[0]
 
 
-def check_tolerance(tol):
+def check_tolerance(tol: float) -> float:
     """`tol` must be one that double precision can keep."""
     tol = check_number("tol", tol, 0.0, strict=True)
     if not 1e-12 <= tol <= 0.1:
@@ -316,8 +349,11 @@ def check_tolerance(tol):
     return tol
 
 
-def features_needed(code, y, h, tol=TOLERANCE):
-    """Features of all slices together, without making any series; infinite when a slice would go to the direct engine."""
+def features_needed(code: int, y: Array, h: Array, tol: float = TOLERANCE) -> float:
+    """Number of features of all slices together, without making any series.
+
+    It is infinite when a slice would go to the direct engine.
+    """
     needed = [
         _cheapest(code, row, tol)[1]
         for row in (y - np.median(y, axis=1, keepdims=True)) / h[:, None]
@@ -325,7 +361,7 @@ def features_needed(code, y, h, tol=TOLERANCE):
     return math.inf if max(needed) > _MOST_FEATURES[code] else sum(needed)
 
 
-def _length(code, span, tol):
+def _length(code: int, span: float, tol: float) -> float:
     """About how many features a series over `span` bandwidths has."""
     if code == 0:
         z = _cut(tol)
@@ -333,9 +369,9 @@ def _length(code, span, tol):
     return 0.45 * 2.0 * _imq_frequencies(span, tol)
 
 
-def _cheapest(code, row, tol, all_inside=False):
+def _cheapest(code: int, row: Array, tol: float, all_inside: bool = False) -> tuple[int, float]:
     """How many of the farthest samples to leave out of the core, and the features needed then."""
-    best = 0, _length(code, np.ptp(row), tol)
+    best = 0, _length(code, float(np.ptp(row)), tol)
     # Only a range far beyond that of a light tail is worth a search.
     if best[1] > 100.0 and not all_inside:
         ordered = np.sort(np.abs(row))[::-1]
@@ -348,18 +384,21 @@ def _cheapest(code, row, tol, all_inside=False):
     return best
 
 
-def _rounded(span):
+def _rounded(span: float) -> float:
     """The span rounded up to the grid of ranges."""
     return _RANGE_STEP ** math.ceil(math.log(max(span, 0.5), _RANGE_STEP))
 
 
-def _cut(tol):
+def _cut(tol: float) -> float:
     # Derivatives multiply what is cut off by up to z^2.
     return math.sqrt(2.0 * math.log(300.0 / tol))
 
 
-def _series(code, span, tol):
-    """The series for samples within half of `span` bandwidths about 0; None when double precision has none to the tolerance."""
+def _series(code: int, span: float, tol: float) -> Series | None:
+    """The series for samples within half of `span` bandwidths about 0.
+
+    None when double precision has none to the tolerance.
+    """
     if code == 1:
         return _imq_series(_rounded(span), tol)
     z = _cut(tol)
@@ -372,12 +411,12 @@ def _series(code, span, tol):
     )
 
 
-def _imq_frequencies(span, tol):
+def _imq_frequencies(span: float, tol: float) -> float:
     return (span + _MARGIN) * math.log(1000.0 / tol) / math.pi + 2.0
 
 
 @functools.lru_cache(maxsize=1024)
-def _imq_series(span, tol):
+def _imq_series(span: float, tol: float) -> Series | None:
     """The same for IMQ; terms are added until the fit is good enough."""
     period = 2.0 * (span + _MARGIN)
     least = math.ceil(_imq_frequencies(span, tol))
@@ -393,7 +432,10 @@ def _imq_series(span, tol):
 
 @parallel
 def _features(y, s, a, inside, base, counts, ends, evens, mix, first, last, keep):
-    """Features of samples first..last, slice after slice, with `keep`, and their sums over each strip of samples."""
+    """Features of samples first..last, slice after slice, and their sums over strips of samples.
+
+    Without `keep` the features are not kept.
+    """
     m = y.shape[0]
     width = last - first
     strips = (width + _STRIP - 1) // _STRIP
@@ -408,10 +450,20 @@ def _features(y, s, a, inside, base, counts, ends, evens, mix, first, last, keep
         start = (task % strips) * _STRIP
         stop = min(start + _STRIP, width)
         _feature_strip(
-            y[q, first + start : first + stop], s[q, first + start : first + stop], a[q], inside[q, first + start : first + stop],
-            base[q], counts[q], evens[q], mix[starts[q] : starts[q + 1]], keep, features, ends[q], start,
+            y[q, first + start : first + stop],
+            s[q, first + start : first + stop],
+            a[q],
+            inside[q, first + start : first + stop],
+            base[q],
+            counts[q],
+            evens[q],
+            mix[starts[q] : starts[q + 1]],
+            keep,
+            features,
+            ends[q],
+            start,
             sums[task % strips, ends[q] : ends[q + 1]],
-        )  # fmt: skip
+        )
     return features, sums
 
 
@@ -479,12 +531,15 @@ def _combine(mix, count, evens, f, even_sum, odd_sum, sums):
 
 @compiled
 def _mixing(mix, count, evens, size, u, f):
-    """What combined feature u takes of the frequencies f, f + 1 and f + 2; those beyond the last count for nothing."""
+    """What combined feature u takes of the frequencies f, f + 1 and f + 2.
+
+    Those beyond the last count for nothing.
+    """
     even = u < evens
     width = evens if even else size - evens
-    place = (u if even else count * evens + u - evens) + f * width
+    index = (u if even else count * evens + u - evens) + f * width
     last = count - 1 - f
-    return mix[place], mix[place + min(1, last) * width], mix[place + min(2, last) * width]
+    return mix[index], mix[index + min(1, last) * width], mix[index + min(2, last) * width]
 
 
 @compiled
@@ -513,7 +568,10 @@ def _add_three(out, m0, x0, m1, x1, m2, x2):
 
 @parallel
 def _far_rows(code, y, s, a, far, inside, first, last):
-    """Stein terms of the samples `far` with samples first..last; pairs of two of `far`, which are met twice, count half."""
+    """Stein terms of the samples `far` with samples first..last.
+
+    Pairs of two of `far` are met twice, so they count half.
+    """
     rows = np.empty((far.size, last - first))
     for k in numba.prange(far.size):
         i = far[k]

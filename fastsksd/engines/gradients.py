@@ -1,15 +1,23 @@
-"""Derivatives of each slice's statistic with respect to its projections: what refinement and training descend or ascend along.
+"""Derivatives of each slice's statistic with respect to its projections.
 
-Every unordered pair is met once, and its `stein_derivatives` written to both of its samples. Two threads must not write to one sample, so
-blocks of samples meet in the rounds of a tournament: within a round every block plays once.
+Refinement ascends along them, and training descends.
 
-Rows of projections end in a margin of samples so far away that they count for nothing: loops over the last block then have whole vectors,
-which at fifty samples saves a third of the time.
+Every unordered pair is computed once, and its `stein_derivatives` are written to both of its
+samples. Two threads must not write to one sample, so blocks of samples meet in the rounds of a
+tournament: within a round every block plays once.
+
+Rows of projections end in a margin of samples so far away that they count for nothing. Loops over
+the last block then have whole vectors, which at fifty samples saves a third of the time.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numba
 import numpy as np
 
+from .._typing import Array, Statistic
 from ..compute.jit import compiled, parallel, prefer_wide_vectors
 from ..compute.pointwise import stein_derivatives
 from .pairs import statistic_and_slopes
@@ -19,8 +27,10 @@ _BLOCK = 256  # samples; fixed, so that sums do not depend on the number of thre
 _SMALL = 20_000  # pairs of all slices below which threads do not pay
 
 
-def slice_gradients(code, y, s, a, h, statistic):
-    """Value and gradient of the U-statistic ("u") or V-statistic ("v") of each slice.
+def slice_gradients(
+    code: int, y: Array, s: Array, a: Array, h: Array, statistic: Statistic
+) -> tuple[Array, Array, Array, Array]:
+    """Value and gradient of the statistic of each slice.
 
     Parameters
     ----------
@@ -31,12 +41,21 @@ def slice_gradients(code, y, s, a, h, statistic):
     a, h : (m,) arrays
         ``r.g`` and the bandwidth of each slice; the bandwidth counts as a constant.
     statistic : {"u", "v"}
+        U-statistic or V-statistic.
 
     Returns
     -------
-    values (m,), ds (m, n), dy (m, n), da (m,)
-        The statistics and their derivatives in `s`, `y` and `a`. The chain rule gives those in the scores, ``ds.T @ r``, in r,
-        ``ds @ score + da[:, None] * g``, and in g, ``dy @ x + da[:, None] * r``.
+    values : (m,) array
+        The statistics.
+    ds, dy : (m, n) arrays
+        Their derivatives in `s` and `y`.
+    da : (m,) array
+        Their derivatives in `a`.
+
+    Notes
+    -----
+    The chain rule gives the derivatives in the scores, ``ds.T @ r``, in r,
+    ``ds @ score + da[:, None] * g``, and in g, ``dy @ x + da[:, None] * r``.
     """
     m, n = y.shape
     small = m * n * n < 2 * _SMALL
@@ -53,9 +72,12 @@ def slice_gradients(code, y, s, a, h, statistic):
     return statistic_and_slopes(s, a, h, ds, dy, da, statistic)
 
 
-def _rounds(blocks):
-    """Pairs of blocks, as two arrays for each round, in which every two blocks meet once (circle method)."""
-    # One more block keeps its seat; with an odd number it is not there and its partner rests.
+def _rounds(blocks: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Pairs of blocks, as two arrays for each round, such that every two meet once.
+
+    This is the circle method: one block keeps its seat and the others move on. With an odd number
+    that block does not exist, and its partner rests.
+    """
     seats = blocks + blocks % 2 - 1
     for turn in range(seats):
         step = np.arange(seats // 2 + 1)
@@ -87,8 +109,11 @@ def _meet_across(code, y, s, a, ds, dy, by_a, first, second):
 
 @compiled
 def one_slice_gradients(code, v_statistic, y, s, a, ds, dy):
-    """The same for one slice, in units of its bandwidth, for loops that are compiled as a whole: fills `ds` and `dy`, returns the
-    value and its derivative in `a`. The U-statistic, or with `own` pairs the V-statistic. All four arrays have room for the margin."""
+    """The same for one slice, in units of its bandwidth, for loops that are compiled as a whole.
+
+    Fills `ds` and `dy`, and returns the value and its derivative in `a`. The four arrays have room
+    for the margin.
+    """
     n = y.size - MARGIN
     for i in range(y.size):
         ds[i] = dy[i] = 0.0
@@ -129,7 +154,10 @@ def _keep_away(code, y):
 
 @compiled
 def _meet(code, y, s, a, ds, dy, b, c):
-    """Pairs of the samples of the blocks that begin at b and c, or of one block with itself; returns the derivative in a."""
+    """Pairs between the blocks that begin at b and c, or of one block with itself.
+
+    Returns the derivative in a.
+    """
     n = y.size - MARGIN
     by_a = 0.0
     for i in range(b, min(b + _BLOCK, n)):
@@ -148,7 +176,10 @@ def _meet(code, y, s, a, ds, dy, b, c):
 
 @compiled
 def _meet_one(code, y_i, s_i, a, y, s, ds, dy):
-    """Pairs of one sample with others: writes to those, returns the sums of the derivatives in s_i, y_i and a."""
+    """Pairs of one sample with others.
+
+    Writes to those, and returns the sums of the derivatives in s_i, y_i and a.
+    """
     prefer_wide_vectors()
     by_s = by_y = by_a = 0.0
     for j in range(y.size):

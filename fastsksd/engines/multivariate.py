@@ -1,21 +1,26 @@
-"""Pair terms of a multivariate kernel, and of the kernelized Stein discrepancy with one (KSD), tile by tile."""
+"""Pair terms of a multivariate kernel, and of the kernelized Stein discrepancy (KSD) with one."""
+
+from __future__ import annotations
 
 import numba
 import numpy as np
 
+from .._typing import Array
 from ..compute.jit import compiled, parallel, pointwise, prefer_wide_vectors
 from ..compute.linalg import product
 from ..compute.medians import median_distance
 from ..compute.pointwise import exp_nonpositive, inverse_sqrt
+from ..kernels import Kernel
 from .pairs import PairTerms
 
 
 class MultivariateEngine(PairTerms):
-    """``u_p(x_i, x_j)`` of the KSD for an RBF (code 0) or IMQ (code 1) kernel of ``|x_i - x_j| / h``.
+    """``u_p(x_i, x_j)`` of the KSD for a kernel of ``|x_i - x_j| / h``.
 
     Parameters
     ----------
     code : int
+        Code of the kernel: 0 for RBF, 1 for IMQ.
     x, s : (n, d) arrays
         Samples and scores.
     h : float
@@ -24,7 +29,7 @@ class MultivariateEngine(PairTerms):
 
     name = "direct"
 
-    def __init__(self, code, x, s, h):
+    def __init__(self, code: int, x: Array, s: Array, h: float):
         self.code = code
         self.n, self.d = x.shape
         # In units of h: distances become pure numbers, and scores are multiplied by h to match.
@@ -34,25 +39,38 @@ class MultivariateEngine(PairTerms):
         self.x_squares = np.einsum("id,id->i", self.x, self.x)
         self.s_dot_x = np.einsum("id,id->i", self.s, self.x)
 
-    def tile(self, rows, columns):
+    def tile(self, rows: slice, columns: slice) -> tuple[Array, Array]:
+        """Entries of a tile, zero where ``i >= j``, and their sum."""
         x, s = self.x, self.s
         entries, sums = _ksd_tile(
-            self.code, self.d, product(s[rows], s[columns]), product(x[rows], x[columns]),
+            self.code,
+            self.d,
+            product(s[rows], s[columns]),
+            product(x[rows], x[columns]),
             product(s[rows], x[columns]) + product(x[rows], s[columns]),
-            self.x_squares[rows], self.x_squares[columns], self.s_dot_x[rows], self.s_dot_x[columns], rows.start == columns.start,
-        )  # fmt: skip
+            self.x_squares[rows],
+            self.x_squares[columns],
+            self.s_dot_x[rows],
+            self.s_dot_x[columns],
+            rows.start == columns.start,
+        )
         return entries * self.factor, np.atleast_1d(sums.sum() * self.factor)
 
-    def diagonal(self):
-        return np.atleast_1d(self.own_terms().sum())
+    def diagonal(self) -> Array:
+        """The sum of `diagonal_terms`, (1,)."""
+        return np.atleast_1d(self.diagonal_terms().sum())
 
-    def own_terms(self):
+    def diagonal_terms(self) -> Array:
+        """Terms of each sample with itself, (n,)."""
         return (np.einsum("id,id->i", self.s, self.s) + self.d) * self.factor
 
 
 @pointwise
 def _ksd_term(code, d, square, ss, cross):
-    """u_p from the squared distance, ``s_i.s_j`` and ``(s_i - s_j).(x_i - x_j)``, all in units of the bandwidth."""
+    """u_p from the squared distance, ``s_i.s_j`` and ``(s_i - s_j).(x_i - x_j)``.
+
+    All are in units of the bandwidth.
+    """
     if code == 0:
         return exp_nonpositive(-0.5 * square) * (ss + cross + d - square)
     k = inverse_sqrt(1.0 + square)
@@ -98,13 +116,14 @@ class KernelPairs(PairTerms):
 
     name = "direct"
 
-    def __init__(self, code, x, h):
+    def __init__(self, code: int, x: Array, h: float):
         self.code = code
         self.n = x.shape[0]
         self.x = (x - np.median(x, axis=0)) / h
         self.squares = np.einsum("id,id->i", self.x, self.x)
 
-    def tile(self, rows, columns):
+    def tile(self, rows: slice, columns: slice) -> tuple[Array, Array]:
+        """Entries of a tile, zero where ``i >= j``, and their sum."""
         entries = product(self.x[rows], self.x[columns])
         _kernel_tile(
             self.code,
@@ -115,10 +134,12 @@ class KernelPairs(PairTerms):
         )
         return entries, np.atleast_1d(entries.sum())
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
+        """The sum of `diagonal_terms`, (1,)."""
         return np.array([float(self.n)])
 
-    def own_terms(self):
+    def diagonal_terms(self) -> Array:
+        """Terms of each sample with itself, (n,)."""
         return np.ones(self.n)
 
 
@@ -139,7 +160,7 @@ def _kernel_row(code, out, square, squares):
         out[j] = exp_nonpositive(-0.5 * gap) if code == 0 else inverse_sqrt(1.0 + gap)
 
 
-def ksd_pairs(x, scores, kernel):
+def ksd_pairs(x: Array, scores: Array, kernel: Kernel) -> tuple[MultivariateEngine, float]:
     """Pair terms of the KSD, and the bandwidth."""
     if np.ndim(kernel.bandwidth):
         raise ValueError("`kernel` of the KSD must have one bandwidth; got one per slice.")

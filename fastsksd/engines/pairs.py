@@ -1,56 +1,71 @@
-"""Sums over pairs of a symmetric matrix that is never stored: what every quadratic-time statistic is made of."""
+"""Sums over pairs of a symmetric matrix that is never stored.
 
-from typing import NamedTuple
+Every quadratic-time statistic is made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._typing import Array, Statistic
 from ..compute.linalg import quadratic_forms
 from ..compute.pointwise import own_term
+from .protocol import PairEngine
 
 TILE = 1024
 MOST_STORED = 8000  # samples up to which `spectrum` stores the matrix
 
 
 class Source(NamedTuple):
-    """Of what projections were made, for engines that make them anew where the data lies: samples and scores, or some `rows` of them, along g
-    and r."""
+    """What projections were made from, for engines that make them anew on a device.
 
-    x: np.ndarray
-    scores: np.ndarray
-    r: np.ndarray
-    g: np.ndarray
+    Samples `x` and `scores`, or some `rows` of them, are projected on `g` and `r`.
+    """
+
+    x: Array
+    scores: Array
+    r: Array
+    g: Array
     rows: np.ndarray | None = None
 
 
 class PairTerms:
-    """The terms ``mu_ij`` of all pairs, seen one tile at a time.
+    """The terms ``mu_ij`` of all pairs, one tile at a time: base of the quadratic-time engines.
 
-    A subclass has `n` and supplies `tile`, `diagonal` and `own_terms`. Tiles on and above the diagonal are visited, one at a time, so
-    memory stays at one tile and Ctrl-C works between tiles.
+    A subclass has `n` and supplies `tile`, `diagonal` and `diagonal_terms`; the rest of a
+    `PairEngine` follows. Tiles on and above the diagonal are visited one after another, so memory
+    stays at one tile and Ctrl-C works between tiles.
     """
 
-    n = None
-    draw = None  # where weights are drawn: None for the host, see `nulls.Weights.batches`
+    n: int
+    draw: Callable[..., Any] | None = None
 
-    def tile(self, rows, columns):
+    def tile(self, rows: slice, columns: slice) -> tuple[Array, Array]:
         """Entries of a tile, zero where ``i >= j``, and their sum for each component (slice)."""
         raise NotImplementedError
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
         """``sum_i mu_ii`` for each component."""
         raise NotImplementedError
 
-    def own_terms(self):
+    def diagonal_terms(self) -> Array:
         """``mu_ii``, summed over components, (n,)."""
         raise NotImplementedError
 
-    def sums(self):
+    def sums(self) -> Array:
         """``sum_{i != j} mu_ij`` for each component."""
-        return 2.0 * sum(self.tile(rows, columns)[1] for rows, columns in tiles(self.n))
+        total: Any = sum(self.tile(rows, columns)[1] for rows, columns in tiles(self.n))
+        return 2.0 * total
 
-    def sums_and_replicates(self, weights, start=0):
-        """`sums`, and ``sum_{i != j} w_i w_j mu_ij`` for each row w of ``weights[:, start : start + n]``, in one pass."""
-        sums = 0.0
+    def sums_and_replicates(self, weights: Any, start: int = 0) -> tuple[Array, Array]:
+        """`sums`, and ``sum_{i != j} w_i w_j mu_ij`` for each row w of the weights, in one pass.
+
+        The columns of the weights that count are start..start + n.
+        """
+        sums: Any = 0.0
         replicates = np.zeros(weights.shape[0])
         for rows, columns in tiles(self.n):
             entries, part = self.tile(rows, columns)
@@ -60,7 +75,7 @@ class PairTerms:
             )
         return 2.0 * sums, 2.0 * replicates
 
-    def row_sums(self):
+    def row_sums(self) -> Array:
         """``sum_{j != i} mu_ij`` for each i, summed over components, (n,)."""
         sums = np.zeros(self.n)
         for rows, columns in tiles(self.n):
@@ -69,19 +84,21 @@ class PairTerms:
             sums[columns] += entries.sum(axis=0)
         return sums
 
-    def spectrum(self):
+    def spectrum(self) -> Array:
         """Eigenvalues of the centred matrix of all ``mu_ij``, over n."""
         if self.n > MOST_STORED:
             raise ValueError(
-                f"`null`='spectral' needs a matrix of {self.n} x {self.n} numbers here: there are many slices, `engine` is 'direct', or samples lie "
-                "thousands of bandwidths out. Use engine='fourier' with few slices, a kernel of larger `bandwidth`, or null='wild'."
+                f"`null`='spectral' needs a matrix of {self.n} x {self.n} numbers here: there are "
+                "many slices, `engine` is 'direct', or samples are thousands of bandwidths away "
+                "from the others. Use engine='fourier' with few slices, a kernel of larger "
+                "`bandwidth`, or null='wild'."
             )
         matrix = self.matrix()
-        matrix[np.diag_indices(self.n)] = self.own_terms()
+        matrix[np.diag_indices(self.n)] = self.diagonal_terms()
         means = matrix.mean(axis=0)
         return np.linalg.eigvalsh(matrix - means - means[:, None] + means.mean()) / self.n
 
-    def matrix(self):
+    def matrix(self) -> Array:
         """All ``mu_ij`` with ``i != j``, (n, n), zero on the diagonal."""
         matrix = np.zeros((self.n, self.n))
         for rows, columns in tiles(self.n):
@@ -89,22 +106,27 @@ class PairTerms:
         return matrix + matrix.T
 
 
-def statistic(pairs, sums, kind):
+def statistic(pairs: PairEngine, sums: Array, kind: Statistic) -> Array:
     """U-statistic ("u") or V-statistic ("v") for each component, from its sum over ``i != j``."""
     n = pairs.n
     return sums / (n * (n - 1.0)) if kind == "u" else (sums + pairs.diagonal()) / n**2
 
 
-def tiles(n):
+def tiles(n: int) -> Iterator[tuple[slice, slice]]:
     """Rows and columns of the tiles on and above the diagonal, as slices."""
     for i in range(0, n, TILE):
         for j in range(i, n, TILE):
             yield slice(i, min(i + TILE, n)), slice(j, min(j + TILE, n))
 
 
-def statistic_and_slopes(s, a, h, ds, dy, da, statistic):
-    """What `gradients.slice_gradients` returns, from sums over distinct pairs of the derivatives of mu, in units of the bandwidths h:
-    for each sample those in s and y (m, n), and in all those in a (m,). `ds` and `da` are changed."""
+def statistic_and_slopes(
+    s: Array, a: Array, h: Array, ds: Array, dy: Array, da: Array, statistic: Statistic
+) -> tuple[Array, Array, Array, Array]:
+    """What `gradients.slice_gradients` returns, from sums of derivatives over distinct pairs.
+
+    The sums are in units of the bandwidths h: those in s and y for each sample, (m, n), and those
+    in a, (m,). `ds` and `da` are changed.
+    """
     n = s.shape[1]
     values = np.einsum("mn,mn->m", s, ds) + 0.5 * a * da  # mu is of degree 2 in s and a
     if statistic == "v":

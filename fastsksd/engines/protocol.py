@@ -29,8 +29,10 @@ class PairEngine(Protocol):
     n: int
     """Number of samples."""
 
-    draw: Callable[..., Any] | None
-    """Function that draws resampling weights where the engine wants them; None for the host."""
+    @property
+    def draw(self) -> Callable[..., Any] | None:
+        """Function that draws resampling weights where the engine wants them; None for the host."""
+        ...
 
     @property
     def name(self) -> str:
@@ -97,11 +99,15 @@ class KernelMatrix(Protocol):
     `compute.smoothing`. All other arrays are on the host.
     """
 
-    kit: Any
     n: int
     x: Any
     width: float
     precision: float
+
+    @property
+    def kit(self) -> Any:
+        """Module of functions for arrays where the matrix is."""
+        ...
 
     def place(self, rows: Array) -> Any:
         """Rows (n, d) that belong to the samples, where the matrix is."""

@@ -1,7 +1,7 @@
 """Contract of every engine.
 
-It fulfils the protocol; its statistics, replicates and matrix are those of slow references; and they
-do not depend on the number of threads.
+It fulfils the protocol. Its statistics, replicates and matrix are those of slow references. They do
+not depend on the number of threads.
 """
 
 import inspect
@@ -225,7 +225,7 @@ def test_series_is_the_kernel_with_its_derivatives(code, log_span, tol):
     span = np.exp(log_span)
     series = fourier._series(code, span, tol)
     y = np.linspace(-span / 2, span / 2, 121)
-    w = series.base * np.arange(series.count)
+    w = series.base * np.arange(series.frequencies)
     cos, sin = np.cos(np.outer(y, w)), np.sin(np.outer(y, w))
     values, slopes = [cos, sin], [-w * sin, w * cos]
     if series.even.size:
@@ -416,7 +416,8 @@ def test_several_python_threads_at_once(layer):
         x = np.random.default_rng(0).standard_normal((600, 10))
         run = lambda: fs.gof_test(x, lambda x: -x, basis="identity", n_resamples=50, rng=1).pvalue
         alone, results = run(), []
-        threads = [threading.Thread(target=lambda: results.extend(run() for _ in range(5))) for _ in range(4)]
+        work = lambda: results.extend(run() for _ in range(5))
+        threads = [threading.Thread(target=work) for _ in range(4)]
         [thread.start() for thread in threads]
         [thread.join() for thread in threads]
         assert results == [alone] * 20, results

@@ -1,4 +1,8 @@
-"""The CUDA engine where there is no GPU: what is missing is said, "auto" keeps away, and kernels run in the simulator, in a process of its own."""
+"""The CUDA engine where there is no GPU.
+
+Errors say what is missing, "auto" does not take it, and kernels run in the simulator, in a separate
+process.
+"""
 
 import os
 import subprocess
@@ -13,14 +17,17 @@ import fastsksd as fs
 from fastsksd import engines
 from fastsksd.cli import main
 from fastsksd.compute.pointwise import kernel_derivatives, stein_term
-from fastsksd.engines import cuda as door
+from fastsksd.engines import cuda
 
 ROOT = Path(__file__).parent.parent.parent
 X = np.random.default_rng(0).standard_normal((20, 2))
 
 
 def test_kernels_in_the_simulator():
-    """Most of tests/engines/cuda, and the smallest cases of the engines' contract; continuous integration runs all of it."""
+    """Most of tests/engines/cuda, and the smallest cases of the engines' contract.
+
+    Continuous integration runs all of it.
+    """
     command = [
         sys.executable,
         "-m",
@@ -34,7 +41,8 @@ def test_kernels_in_the_simulator():
     ]
     command += [
         "-k",
-        "not test_bench and not light and not family and not loss and (not test_contract or (test_statistics_match_the_reference and direct and not 23))",
+        "not test_bench and not light and not family and not loss and (not test_contract or "
+        "(test_statistics_match_the_reference and direct and not 23))",
     ]
     done = subprocess.run(
         command,
@@ -51,12 +59,12 @@ def without_cuda(monkeypatch):
     monkeypatch.delattr(numba, "cuda", raising=False)
     monkeypatch.setitem(sys.modules, "numba.cuda", None)
     monkeypatch.delitem(sys.modules, "fastsksd.engines.cuda.device", raising=False)
-    monkeypatch.delattr(door, "device", raising=False)
+    monkeypatch.delattr(cuda, "device", raising=False)
 
 
 def test_without_a_cuda_target_the_error_says_what_to_install(monkeypatch):
     without_cuda(monkeypatch)
-    monkeypatch.setattr(door, "missing", door.missing.__wrapped__)
+    monkeypatch.setattr(cuda, "missing", cuda.missing.__wrapped__)
     for call in (
         lambda: fs.gof_test(X, -X, engine="cuda"),
         lambda: fs.sksd(X, -X, fs.random_slices(2, 1), engine="cuda32"),
@@ -66,7 +74,7 @@ def test_without_a_cuda_target_the_error_says_what_to_install(monkeypatch):
         lambda: fs.gof_batch([(X, -X)], engine="cuda", progress=False),
     ):
         with pytest.raises(
-            door.CudaUnavailable, match=r"no CUDA target.*pip install 'fastsksd\[cu13\]'"
+            cuda.CudaUnavailable, match=r"no CUDA target.*pip install 'fastsksd\[cu13\]'"
         ):
             call()
 
@@ -79,11 +87,11 @@ def test_without_a_device_the_error_says_so(monkeypatch, driver, words):
     from fastsksd.engines.cuda import device
 
     monkeypatch.setattr(device.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(door, "driver_present", lambda: driver)
-    monkeypatch.setattr(door, "missing", door.missing.__wrapped__)
-    with pytest.raises(door.CudaUnavailable, match=words):
-        door.require()
-    assert door.hardware.__wrapped__() == ()
+    monkeypatch.setattr(cuda, "driver_present", lambda: driver)
+    monkeypatch.setattr(cuda, "missing", cuda.missing.__wrapped__)
+    with pytest.raises(cuda.CudaUnavailable, match=words):
+        cuda.require()
+    assert cuda.hardware.__wrapped__() == ()
 
 
 def test_what_is_held_is_found_by_its_memory():
@@ -127,8 +135,8 @@ def test_auto_takes_a_gpu_for_large_work_alone(monkeypatch):
     def taken(y, among="auto"):
         return engines.cheapest_engine(0, y, np.full(len(y), 0.95), among=among, n_resamples=1000)
 
-    assert taken(large) in engines.ENGINES or door.hardware()
-    monkeypatch.setattr(door, "hardware", lambda: ("a GPU",))
+    assert taken(large) in engines.ENGINES or cuda.hardware()
+    monkeypatch.setattr(cuda, "hardware", lambda: ("a GPU",))
     assert taken(small) == "direct"
     assert taken(large) in ("cuda direct", "cuda fourier")
     assert taken(large, "cpu") in engines.ENGINES
@@ -141,7 +149,7 @@ def test_auto_takes_a_gpu_for_large_work_alone(monkeypatch):
 
 
 def test_bench_without_a_device(monkeypatch, capsys):
-    monkeypatch.setattr(door, "missing", lambda: "no NVIDIA driver was found on this machine.")
+    monkeypatch.setattr(cuda, "missing", lambda: "no NVIDIA driver was found on this machine.")
     assert main(["bench", "--engine", "cuda"]) == 2
     assert "no NVIDIA driver" in capsys.readouterr().err
 
@@ -157,7 +165,7 @@ def test_info(monkeypatch, capsys):
         "| 1000 | 100 | 1000 | direct |",
     ):
         assert words in text
-    monkeypatch.setattr(door, "hardware", lambda: ("a GPU", "another"))
+    monkeypatch.setattr(cuda, "hardware", lambda: ("a GPU", "another"))
     assert main(["info"]) == 0
     text = capsys.readouterr().out
     assert "device 1: another" in text and "| 100000 | 100 | 1000 | cuda" in text
@@ -208,7 +216,10 @@ def test_report_counts():
     from fastsksd.engines.cuda import blocks, report
 
     assert tuple(report.hot_loop(LOOPS)) == (1, 1, 4, 8)
-    text = "0 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads\nUsed 40 registers, used 1 barriers, 2048 bytes smem"
+    text = (
+        "0 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads\n"
+        "Used 40 registers, used 1 barriers, 2048 bytes smem"
+    )
     assert report.ptxas_figures(text) == (40, 2048, 0, 28)
     kernel = blocks.row_sum()
     threads = kernel.block[0] * kernel.block[1]

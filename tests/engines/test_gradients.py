@@ -1,4 +1,4 @@
-"""Gradients of the discrepancy: of one slice in its projections, and of the whole in scores and directions."""
+"""Gradients of one slice in its projections, and of the discrepancy in scores and directions."""
 
 import numba
 import numpy as np
@@ -26,7 +26,8 @@ def projections(m, n, seed):
 @pytest.mark.parametrize("statistic", ["u", "v"])
 @pytest.mark.parametrize("kernel", ["rbf", "imq"])
 def test_slice_gradients_follow_from_the_equations(kernel, statistic):
-    # In three dimensions with r = e1 and g = (a, 1, 0) samples and scores can be laid so that x.g = y and score.r = s.
+    # In three dimensions with r = e1 and g = (a, 1, 0), samples and scores can be chosen such that
+    # x.g = y and score.r = s.
     y, s, a, h = projections(3, 12, seed=1)
     values, ds, dy, da = slice_gradients(KERNELS[kernel].code, y, s, a, h, statistic)
     r = np.array([1.0, 0.0, 0.0])
@@ -44,7 +45,8 @@ def test_slice_gradients_follow_from_the_equations(kernel, statistic):
 
 @pytest.mark.parametrize("n", [2, 255, 256, 257, 513, 800, 1281])
 def test_blocks_of_samples_meet_once(n):
-    # One to six blocks: the value against the engine, its slope along a random direction of everything against differences.
+    # One to six blocks: the value against the engine, and its slope along a random direction of all
+    # arguments against differences.
     y, s, a, h = projections(2, n, seed=n)
     pairs = DirectEngine(0, y, s, a, h)
     np.testing.assert_allclose(
@@ -134,8 +136,9 @@ def test_only_what_was_asked_for_comes_back():
 
 
 def test_gradient_in_the_scores_vanishes_where_the_model_fits():
-    # d/ds_i of the U-statistic is 2/n times an unbiased estimate of r E[s k + a k'] at sample i, which Stein's identity makes zero
-    # when p = q. Its inner product with any function of x, here one that would move the mean and the scale, has mean zero.
+    # d/ds_i of the U-statistic is 2/n times an unbiased estimate of r E[s k + a k'] at sample i,
+    # which Stein's identity makes zero when p = q. Its inner product with any function of x, here
+    # one that would move the mean and the scale, has mean zero.
     slices = fs.Slices(np.eye(2), np.eye(2))
     draws, wrong = [], []
     for seed in range(100):

@@ -1,43 +1,48 @@
-"""The CUDA engine: the sums of the direct and of the linear-time engine, the weights, KE, GE and the gradients, on a GPU.
+"""The CUDA engine: all sums over pairs of the package on a GPU.
 
-No kernel of this room has run on a GPU so far. Each is run by the CUDA simulator against the CPU's engines, compiled for several compute
-capabilities, and assembled, see `report`.
+The sums of the direct and of the linear-time engine, the resampling weights, KE, KSD and GE, the
+gradients, and the steps of refinement.
 
-Rooms:
+No kernel has run on a GPU so far. Each is run by the CUDA simulator against the CPU's engines,
+compiled for several compute capabilities, and assembled, see `report`.
 
 ``errors``     no device, no memory
-``held``       which arrays stay on the device
-``device``     the only one that touches Numba's CUDA target: the import, what is missing, memory, streams, launches
-``pointwise``  the package's pointwise mathematics in double precision (as it is) and in single precision (with its constants rounded)
+``device``     the import of Numba's CUDA target, memory, streams, launches; nothing else touches it
+``pointwise``  the package's pointwise mathematics, in double and in single precision
 ``blocks``     sums and products that the others are made of
 ``data``       samples and scores, and their projections
 ``weights``    resampling weights, from the same streams as the CPU's
 ``pairs``      Stein terms pair by pair, and all replicates
 ``fourier``    the same in linear time
-``smoothing``  products with a Gaussian kernel matrix that is never stored, and conjugate gradients with it
+``gaussian``   the Gaussian kernel matrix between samples, which is never stored
+``smoothing``  the arithmetic of rows that products with it are made of
 ``gradients``  derivatives of each slice's statistic
+``ascent``     steps of Adam up these derivatives
 ``report``     registers, occupancy, operations and predicted speed, from the compiled kernels
 
 This file is light: Numba's CUDA target is imported when a function is called.
 """
 
+from __future__ import annotations
+
 import functools
 import os
 import sys
+from collections.abc import Callable
 
 from ..sessions import session as holding  # noqa: F401
 from .errors import CudaUnavailable, DeviceOutOfMemory  # noqa: F401
 
 INSTALL = (
-    "Install the package numba-cuda with the libraries of your driver's CUDA version: pip install 'fastsksd[cu13]' (driver 580 or "
-    "newer) or 'fastsksd[cu12]'."
+    "Install the package numba-cuda with the libraries of your driver's CUDA version: "
+    "pip install 'fastsksd[cu13]' (driver 580 or newer) or 'fastsksd[cu12]'."
 )
 
 _AT_ONCE = 2  # tests on one device: while one is on the host, the other keeps the device busy
 
 
 @functools.cache
-def missing():
+def missing() -> str:
     """What keeps `engine="cuda"` from running here, in words; empty when nothing does."""
     try:
         from .device import cuda, simulated
@@ -46,11 +51,17 @@ def missing():
     if simulated or cuda.is_available():
         return ""
     if not driver_present():
-        return f"no NVIDIA driver was found on this machine. With a GPU and its driver in place: {INSTALL}"
-    return f"there is an NVIDIA driver, but Numba's CUDA target could not start ({_reason(cuda)}). {INSTALL}"
+        return (
+            "no NVIDIA driver was found on this machine. With a GPU and its driver in place: "
+            f"{INSTALL}"
+        )
+    return (
+        "there is an NVIDIA driver, but Numba's CUDA target could not start "
+        f"({_reason(cuda)}). {INSTALL}"
+    )
 
 
-def require():
+def require() -> None:
     """Raise `CudaUnavailable` unless kernels can run here."""
     if missing():
         raise CudaUnavailable(
@@ -58,8 +69,8 @@ def require():
         )
 
 
-def driver_present():
-    """Whether there is a driver to ask: a look at files, so that machines without one pay nothing."""
+def driver_present() -> bool:
+    """Whether there is a driver to ask; a look at files, which costs nothing."""
     if sys.platform == "win32":
         return os.path.exists(
             os.path.join(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "nvcuda.dll")
@@ -68,8 +79,8 @@ def driver_present():
 
 
 @functools.cache
-def hardware():
-    """Names of the GPUs that can be used, empty where there is none; the simulator is none."""
+def hardware() -> tuple[str, ...]:
+    """Names of the GPUs that can be used. The simulator does not count."""
     if not driver_present() or missing():
         return ()
     from . import device
@@ -77,8 +88,11 @@ def hardware():
     return () if device.simulated else device.names()
 
 
-def lanes():
-    """For each test that may run at the same time, a function that brings its thread to a device with a stream of its own."""
+def lanes() -> list[Callable[[], None]]:
+    """Functions, one for each test that may run at the same time.
+
+    Each brings its thread to a device, with a separate stream.
+    """
     require()
     from . import device
 
@@ -89,7 +103,7 @@ def lanes():
     ]
 
 
-def _reason(cuda):
+def _reason(cuda) -> str:
     error = getattr(cuda, "cuda_error", None)
     text = str(error() if callable(error) else error or "NVVM was not found")
     return text.strip().splitlines()[0].rstrip(".:") if text.strip() else "NVVM was not found"

@@ -1,7 +1,8 @@
-"""Sums and products that the kernels of the other rooms are made of.
+"""Sums and products that the kernels of the other modules are made of.
 
-Square blocks compute SPAN x SPAN results, MICRO x MICRO for each thread: rows ``ty + SIDE u`` and columns ``tx + SIDE v``. Sums never
-depend on the order in which blocks run: every block writes to a place of its own, and `fold` adds the places up.
+Square blocks compute SPAN x SPAN results, MICRO x MICRO for each thread: rows ``ty + SIDE u`` and
+columns ``tx + SIDE v``. Sums never depend on the order in which blocks run: every block writes to
+its own entries, and `fold` adds these up.
 """
 
 import numpy as np
@@ -28,14 +29,13 @@ PADDED = SPAN + 1  # columns of shared memory, so that threads of a warp write t
 # Terms that a block of `pairs` adds up, in single precision where the data is, and one of `product`
 # at least.
 CHUNK = 4 * SPAN
-FULL = (
-    512  # blocks that keep a large device busy; sums are split over samples to have about as many
-)
+# Blocks that keep a large device busy; sums are split over samples to have about as many.
+FULL = 512
 
 
 @inlined
 def block_sum(values, t):
-    """Sum of the THREADS numbers in shared memory, in place: it is in ``values[0]`` for all threads after the call."""
+    """Sum of the THREADS numbers in shared memory, in place; ``values[0]`` for all threads."""
     cuda.syncthreads()
     width = THREADS // 2
     while width > 0:
@@ -47,9 +47,10 @@ def block_sum(values, t):
 
 @inlined
 def add_outer(depth, height, width, left, right, ty, tx, sums):
-    """``sums[u, v] += sum_k left[k, ty + SIDE u] right[k, tx + SIDE v]``: what a thread adds to its height x width results from shared memory.
+    """``sums[u, v] += sum_k left[k, ty + SIDE u] right[k, tx + SIDE v]``.
 
-    The sizes must be constants where it is called, for `sums` to be in registers.
+    What a thread adds to its height x width results from shared memory. The sizes must be constants
+    where it is called, for `sums` to be in registers.
     """
     for k in range(depth):
         for u in range(height):
@@ -155,7 +156,10 @@ def dots():
 
 
 def row_dots(a, b, values, column=0):
-    """``sum_i a_ki b_ki values_i`` for each row k, on the host; the columns of a and b begin at `column`."""
+    """``sum_i a_ki b_ki values_i`` for each row k, on the host.
+
+    The columns of a and b begin at `column`.
+    """
     out = empty(a.shape[0])
     dots()((a.shape[0], 1), a, column, b, values, out)
     return download(out)
@@ -219,8 +223,10 @@ def product():
 
 
 def product_parts(a, b, width):
-    """Zeros to which `add_product` adds, for about `width` terms at a time: no more shares than keep the device busy, for each is as large as
-    the product."""
+    """Zeros to which `add_product` adds, for about `width` terms at a time.
+
+    There are no more shares than keep the device busy, since each is as large as the product.
+    """
     return zeros(
         shares(groups(a.shape[0], SPAN) * groups(b.shape[0], SPAN), groups(width, CHUNK)),
         a.shape[0],
@@ -251,7 +257,7 @@ def narrow():
 
 
 def on_device(weights, real=np.float64):
-    """Weights on the device in some precision: uploaded where they are a host's array."""
+    """Weights on the device in some precision, uploaded if they are an array of the host."""
     if isinstance(weights, np.ndarray):
         return upload(weights, real)
     if np.dtype(real) == weights.dtype:

@@ -1,7 +1,8 @@
 """Samples and scores on the device, where they stay for a whole test.
 
-Within `engines.session` an array goes to the device when it is first asked for and stays there. Halves
-of the samples are stretches of it, and projections, minibatches and centred copies are made from it.
+Within `engines.session` an array goes to the device when it is first asked for, and stays there.
+Halves of the samples are stretches of it. Projections, minibatches and centred copies are made from
+it.
 """
 
 import numpy as np
@@ -17,7 +18,10 @@ _MATRIX, _VECTOR = float64[:, ::1], float64[::1]
 @kernel((float64,), (float32,))
 def project(real):
     def project(directions, x, rows, shift, unit, out):
-        """``out[q, i] = (sum_k directions[q, k] x[rows[i], k] - shift[q]) / unit[q]``, without `rows` of all samples i; in double precision."""
+        """``out[q, i] = (sum_k directions[q, k] x[rows[i], k] - shift[q]) / unit[q]``.
+
+        All samples are taken if `rows` is empty. Sums are in double precision.
+        """
         left = cuda.shared.array((DEPTH, PADDED), float64)
         right = cuda.shared.array((DEPTH, PADDED), float64)
         sums = cuda.local.array((MICRO, MICRO), float64)
@@ -62,7 +66,7 @@ def shift_rows():
 
 
 def rows_there(x):
-    """The samples `x` on the device: of those that lie there already, or a copy."""
+    """The samples `x` on the device: a stretch of what is there already, or a copy."""
     found = find(x)
     if found is None:
         return upload(x)
@@ -80,7 +84,10 @@ def centred(x, centre):
 
 
 def along(directions, x, shift=None, unit=None, rows=None, real=np.float64):
-    """``(directions x^T - shift) / unit`` for directions (m, d) and samples on the device, or some `rows` of them, (m, n) there."""
+    """``(directions x^T - shift) / unit`` for directions (m, d), an array (m, n) on the device.
+
+    `x` are samples on the device, of which some `rows` may be picked.
+    """
     m = directions.shape[0]
     out = empty(m, x.shape[0] if rows is None else rows.size, dtype=real)
     shift = np.zeros(m) if shift is None else shift
@@ -93,9 +100,10 @@ def along(directions, x, shift=None, unit=None, rows=None, real=np.float64):
 
 
 def projections(y, s, h, source=None, real=np.float64):
-    """Samples along g about their middle, in units of the bandwidths h, and scores along r, on the device.
+    """Projected samples and scores on the device.
 
-    `y` and `s` are what they are on the host, `source` says of what; see `pairs.Source`.
+    Samples are about their median, in units of the bandwidths h. `y` and `s` are the projections on
+    the host, and `source` is what they were made from; see `pairs.Source`.
     """
     middle = np.median(y, axis=1)
     if source is None:
@@ -110,7 +118,10 @@ def projections(y, s, h, source=None, real=np.float64):
 
 
 def _to_be_made_there(data, source):
-    """Whether projections are made from data on the device: it is there, will be used again and again, or is no larger than they are."""
+    """Whether projections are made from data on the device.
+
+    The data must be there already, be used again and again, or be no larger than the projections.
+    """
     found = find(data)
     return found is not None and (
         found[0].copy is not None or source.rows is not None or source.g.shape[0] >= data.shape[1]

@@ -1,13 +1,15 @@
-"""The import shim and what surrounds a launch: devices, streams, memory. Nothing else in the package touches Numba's CUDA target.
+"""Numba's CUDA target and what surrounds a launch: devices, streams, memory.
 
-`numba.cuda` is the package numba-cuda where that is installed, which replaces the target that comes with Numba, else the latter. With
-NUMBA_ENABLE_CUDASIM=1 it is Numba's simulator, in which kernels run as Python; blocks are small there.
+Nothing else in the package touches that target. `numba.cuda` is the package numba-cuda where it is
+installed, else the target that comes with Numba. With NUMBA_ENABLE_CUDASIM=1 it is Numba's
+simulator, in which kernels run as Python; blocks are small there.
 """
 
 import contextlib
 import functools
 import threading
 import warnings
+from collections.abc import Callable
 
 import numba
 import numpy as np
@@ -20,7 +22,7 @@ warnings.filterwarnings(
     "ignore", message="Grid size .* will likely result in GPU under-utilization"
 )
 
-simulated = bool(numba.config.ENABLE_CUDASIM)
+simulated = bool(numba.config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
 implementation = getattr(cuda, "implementation", "simulator").lower()
 
 SIDE = 2 if simulated else 16  # threads along each side of a square block
@@ -40,13 +42,15 @@ _SCALARS = {
     "float64": float,
     "float32": np.float32,
 }
-KERNELS = []  # functions that make the kernels, with the arguments to make them with; see `kernel`
+# Functions that make the kernels, with the arguments to make them with; see `kernel`.
+KERNELS: list[tuple[Callable, tuple]] = []
 
 
 class Kernel:
     """A kernel with the types of its arguments: what `report` compiles is what is launched.
 
-    `blocks` is how many blocks of it should fit on a multiprocessor, which bounds its registers. `hot` ones must not spill.
+    `blocks` is how many blocks of it should fit on a multiprocessor, which bounds its registers.
+    `hot` kernels must not spill.
     """
 
     def __init__(self, function, signature, *, square=True, blocks=2, hot=True):
@@ -83,11 +87,11 @@ class Kernel:
             self._dispatcher[grid, self.block](*args)
 
     def check(self, args):
-        """Whether arguments have the types of the signature, which the simulator does not look at."""
+        """Raise unless arguments have the types of the signature, which the simulator ignores."""
         wanted = self.signature.args
         if len(args) != len(wanted):
             raise TypeError(f"{self.name} takes {len(wanted)} arguments; got {len(args)}.")
-        for place, (kind, value) in enumerate(zip(wanted, args, strict=True)):
+        for position, (kind, value) in enumerate(zip(wanted, args, strict=True)):
             if isinstance(kind, types.Array):
                 broadcast = 0 in value.strides and value.size > 0  # another type on a device
                 fits = (
@@ -100,12 +104,13 @@ class Kernel:
                 fits = isinstance(value, _SCALARS[str(kind)])
             if not fits:
                 raise TypeError(
-                    f"{self.name}, argument {place}: expected {kind}, got {type(value).__name__}."
+                    f"{self.name}, argument {position}: expected {kind}, got "
+                    f"{type(value).__name__}."
                 )
 
 
 def kernel(*variants):
-    """Decorator for a function that makes a `Kernel`; `variants` are the tuples of arguments it is made with."""
+    """Decorator for a function that makes a `Kernel`, called with each of the tuples `variants`."""
 
     def decorate(make):
         cached = functools.cache(make)
@@ -136,7 +141,10 @@ def _name(index):
 
 
 def attributes(index):
-    """Name, compute capability and, where the driver tells, multiprocessors, clock in Hz, and bytes per second of a device."""
+    """Name and compute capability of a device.
+
+    Also multiprocessors, clock in Hz, and bytes per second, where the driver tells.
+    """
     if simulated:
         return {"name": "simulator", "capability": (0, 0)}
     gpu = cuda.gpus[index]
@@ -157,7 +165,10 @@ def use(index):
 
 
 def stream():
-    """The stream of this thread: launches and copies of one test follow each other, those of several tests overlap."""
+    """The stream of this thread.
+
+    Launches and copies of one test follow each other; those of several tests overlap.
+    """
     if not hasattr(_local, "stream"):
         _local.stream = cuda.stream()
     return _local.stream
@@ -189,7 +200,7 @@ def empty(*shape, dtype=np.float64):
 
 @contextlib.contextmanager
 def _memory_errors():
-    """The driver's want of memory as an error of ours."""
+    """Turn the driver's error for lack of memory into `DeviceOutOfMemory`."""
     try:
         yield
     except Exception as error:

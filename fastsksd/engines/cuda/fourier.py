@@ -1,5 +1,8 @@
-"""The linear-time engine's sums on the device: the series are planned on the host, by `FourierEngine` itself, the sums over samples
-are made here, a block of samples at a time."""
+"""The linear-time engine's sums on the device.
+
+`FourierEngine` itself plans the series on the host. Here are the sums over samples, a block of
+samples at a time.
+"""
 
 import math
 
@@ -52,9 +55,10 @@ def features():
         last,
         out,
     ):
-        """Features of samples first..last along slice blockIdx.y, see `FourierEngine`: a thread for each sample.
+        """Features of samples first..last along slice blockIdx.y, a thread for each sample.
 
-        Slice q is row ``which[q]`` of y and s; `shrink` is one over the multiple of the bandwidth in whose units y is.
+        See `FourierEngine`. Slice q is row ``which[q]`` of y and s. `shrink` is one over the
+        multiple of the bandwidth, which y is in units of.
         """
         q = cuda.blockIdx.y
         line = which[q]
@@ -106,8 +110,10 @@ def features():
 @kernel((0,), (1,))
 def far_rows(code):
     def far_rows(y, s, line, shrink, a, q, far, inside, first, last, out):
-        """Stein terms of the samples `far` with samples first..last along slice q, row `line` of y and s; pairs of two of `far`, which are met
-        twice, count half."""
+        """Stein terms of the samples `far` with samples first..last along slice q.
+
+        The slice is row `line` of y and s. Pairs of two of `far` are met twice, so they count half.
+        """
         i = first + cuda.blockIdx.x * THREADS + cuda.threadIdx.x
         k = cuda.blockIdx.y
         if i < last:
@@ -126,7 +132,7 @@ def far_rows(code):
 @kernel()
 def far_replicates():
     def far_replicates(met, weights, start, far, out):
-        """Adds ``2 sum_k met[b, k] weights[b, start + far[k]]`` to ``out[b]``, a thread for each replicate b."""
+        """``out[b] += 2 sum_k met[b, k] weights[b, start + far[k]]``, a thread for each b."""
         b = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
         if b < out.size:
             total = 0.0
@@ -140,7 +146,10 @@ def far_replicates():
 
 
 class CudaFourierEngine(FourierEngine):
-    """`FourierEngine` with its sums over samples on the device. Weights are a host's array, or rows that `draw` made."""
+    """`FourierEngine` with its sums over samples on the device.
+
+    Weights are an array of the host, or rows that `draw` made.
+    """
 
     draw = staticmethod(draw)
 
@@ -150,13 +159,9 @@ class CudaFourierEngine(FourierEngine):
 
     @property
     def name(self):
-        return (
-            "cuda fourier"
-            if self.rest is None
-            else "cuda direct"
-            if self.long.all()
-            else "cuda direct and cuda fourier"
-        )
+        if self.rest is None:
+            return "cuda fourier"
+        return "cuda direct" if self.long.all() else "cuda direct and cuda fourier"
 
     def _plan(self, all_inside=False):
         self._uploaded = None
@@ -217,7 +222,10 @@ class CudaFourierEngine(FourierEngine):
         return min(self.n, BLOCK, max(CHUNK, MOST // self.features))
 
     def _blocks_of_features(self):
-        """Features of all samples, a block at a time: first and last sample, and the array, whose columns beyond are not used."""
+        """Features of all samples, a block at a time: first and last sample, and the array.
+
+        Columns of the array beyond the last sample are not used.
+        """
         out = empty(int(self.layout.coefficients.size), self._width)
         for first in range(0, self.n, self._width):
             last = min(first + self._width, self.n)
@@ -251,7 +259,7 @@ class CudaFourierEngine(FourierEngine):
     def _run_series(self, weights, start):
         coefficients = self.layout.coefficients
         _, s, a = self.loaded
-        own = self.inside * own_term(s, a[:, None])
+        diagonal = self.inside * own_term(s, a[:, None])
         totals, parts = zeros(int(coefficients.size)), None
         far = [
             _Far(self, q, indices, weights)
@@ -267,14 +275,14 @@ class CudaFourierEngine(FourierEngine):
                 add_product(weights, start + first, block, last - first, parts)
         sums = np.add.reduceat(
             coefficients * download(totals) ** 2, self.layout.ends[:-1]
-        ) - own.sum(axis=1)
+        ) - diagonal.sum(axis=1)
         for some in far:
             sums[some.q] += 2.0 * download(some.totals).sum()
         if weights is None:
             return sums, None
         projections = folded(parts)
         replicates = row_dots(projections, projections, upload(coefficients))
-        replicates -= row_dots(weights, weights, upload(own.sum(axis=0)), start)
+        replicates -= row_dots(weights, weights, upload(diagonal.sum(axis=0)), start)
         if far:
             more = zeros(weights.shape[0])
             for some in far:

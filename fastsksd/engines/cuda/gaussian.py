@@ -8,6 +8,7 @@ the kernel with twice the precision ``1 / H^2``. `engines.gaussian` has the same
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 from numba import float64, int64, void
@@ -250,7 +251,7 @@ class CudaGaussianMatrix:
         add(p_rows, -self.precision, x_rows)
         return x_rows, p_rows
 
-    def _points(self, y):
+    def _points(self, y: Array) -> tuple[Any, Any]:
         """Points about the centre, and their squared lengths."""
         if y is self.samples:
             return self.x, self.squares

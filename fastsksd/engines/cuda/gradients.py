@@ -1,6 +1,7 @@
-"""Derivatives of each slice's statistic with respect to its projections on the device; for the formulas see `engines.gradients`.
+"""Derivatives of each slice's statistic with respect to its projections, on the device.
 
-A thread meets one sample with all others, so every pair is met twice and no two threads write to one place.
+For the formulas see `engines.gradients`. A thread takes one sample with all others, so every pair
+is computed twice and no two threads write to one entry.
 """
 
 import numpy as np
@@ -23,9 +24,10 @@ def slice_slopes(code, real):
     zero = np.float64(0.0) if real == float64 else np.float32(0.0)
 
     def slice_slopes(y, s, a, ds, dy, sums):
-        """For each sample of slice blockIdx.y the derivatives in it, and for each block the sum of the derivatives in a.
+        """Derivatives in each sample of slice blockIdx.y, and for each block their sum in a.
 
-        Terms are added up in `real` within a stretch of THREADS samples, beyond that in double precision.
+        Terms are added up in `real` within a stretch of THREADS samples, beyond that in double
+        precision.
         """
         y_others = cuda.shared.array(THREADS, real)
         s_others = cuda.shared.array(THREADS, real)

@@ -1,10 +1,11 @@
 """Stein terms of projected data pair by pair, and all replicates, on the device.
 
-A tile of the matrix of Stein terms, summed over slices, is made in device memory and met there with the weights of all replicates; tiles
-on and above the diagonal follow each other on one stream. Projections are made or uploaded once, for all bandwidths and replicates.
+A tile of the matrix of Stein terms, summed over slices, is made in device memory and multiplied
+there with the weights of all replicates. Tiles on and above the diagonal follow each other on one
+stream. Projections are made or uploaded once, for all bandwidths and replicates.
 
-In single precision terms are computed in it, and sums of up to 16 terms of a slice, or of up to 256 of a replicate, are; everything
-beyond is added up in double precision.
+With single precision, terms are computed in it, and so are sums of up to 16 terms of a slice or of
+up to 256 of a replicate. Everything beyond is added up in double precision.
 """
 
 import copy
@@ -48,9 +49,11 @@ def stein_tile(code, real):
     zero = np.float64(0.0) if real == float64 else np.float32(0.0)
 
     def stein_tile(keep, y, s, a, shrink, row, column, entries, sums):
-        """Entries of the tile at (row, column), with `keep`, zero where ``i >= j``; adds each block's sum for each slice to ``sums[block]``.
+        """Entries of the tile at (row, column), zero where ``i >= j``, and sums of each block.
 
-        `shrink` is one over the multiple of the bandwidth in whose units y and a are.
+        Entries are written with `keep` only. The block's sum for each slice is added to
+        ``sums[block]``. `shrink` is one over the multiple of the bandwidth, which y and a are in
+        units of.
         """
         y_rows = cuda.shared.array((_STACK, SPAN), real)
         s_rows = cuda.shared.array((_STACK, SPAN), real)
@@ -136,7 +139,10 @@ def quadratic_forms(real):
     zero = np.float64(0.0) if real == float64 else np.float32(0.0)
 
     def quadratic_forms(entries, height, width, weights, row, column, parts):
-        """Adds ``sum_ij w_i t_ij w_j`` over CHUNK rows and SPAN columns of a tile, for each row w of the weights, to a place of its own."""
+        """Adds ``sum_ij w_i t_ij w_j`` over CHUNK rows and SPAN columns of a tile to `parts`.
+
+        There is one sum for each row w of the weights, and one row of `parts` for each block.
+        """
         left = cuda.shared.array((DEPTH, PADDED), real)
         right = cuda.shared.array((DEPTH, SPAN), real)
         meets = cuda.shared.array((SPAN, SIDE), float64)
@@ -184,9 +190,18 @@ def quadratic_forms(real):
 
 
 class CudaDirectEngine(PairTerms):
-    """The direct engine's sums on the device; for the arguments see `DirectEngine`. `real` is np.float64 or np.float32.
+    """The direct engine's sums on the device; for the other parameters see `DirectEngine`.
 
-    `source` says where the projections come from, or `placed` what they are on the device, see `data.projections`. Weights are a host's array, or rows that `draw` made.
+    Weights are an array of the host, or rows that `draw` made.
+
+    Parameters
+    ----------
+    real : numpy.float64 or numpy.float32
+        Precision of the terms.
+    source : Source, optional
+        What the projections were made from, see `data.projections`.
+    placed : pair of arrays on the device, optional
+        The projections themselves.
     """
 
     draw = staticmethod(draw)
@@ -213,15 +228,19 @@ class CudaDirectEngine(PairTerms):
         return other
 
     def diagonal(self):
+        """``sum_i mu_ii`` for each slice."""
         return own_term(self.s, self.a[:, None]).sum(axis=1)
 
-    def own_terms(self):
+    def diagonal_terms(self):
+        """``mu_ii``, summed over slices, (n,)."""
         return own_term(self.s, self.a[:, None]).sum(axis=0)
 
     def sums(self):
+        """``sum_{i != j} mu_ij`` for each slice."""
         return self._run(None, 0)[0]
 
     def sums_and_replicates(self, weights, start=0):
+        """`sums`, and ``sum_{i != j} w_i w_j mu_ij`` for each row w of the weights."""
         return self._run(self._weights(weights), start)
 
     def sums_and_replicates_at(self, multiples, weights, start=0):

@@ -1,8 +1,9 @@
-"""The pointwise mathematics of the package for kernels: its own source, inlined, in double or in single precision.
+"""The pointwise mathematics of the package for kernels, in double or in single precision.
 
-In double precision kernels call the functions that the CPU's loops call. In single precision they call twins of these: the same code,
-with its constants rounded to single precision, so that nothing is promoted, and with the two functions that work on the bits of a double
-replaced by those of the device.
+In double precision, kernels call the functions that the CPU's loops call. In single precision they
+call twins of these: the same code, with its constants rounded to single precision, so that nothing
+is promoted, and with the two functions that work on the bits of a double replaced by those of the
+device.
 """
 
 import functools

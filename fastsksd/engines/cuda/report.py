@@ -1,11 +1,14 @@
 """What can be known about the kernels without a GPU: ``python -m fastsksd.engines.cuda.report``.
 
-Every kernel is compiled to PTX for several compute capabilities and assembled by ptxas: registers, shared memory, spills, and from these how
-many warps a multiprocessor can hold. From the hot loops of the main kernels come operations and bytes for each unit of work, and with a
-GPU's published rates the most it could do in a second. These are predictions; nothing here was measured on a GPU.
+Every kernel is compiled to PTX for several compute capabilities and assembled by ptxas. That gives
+registers, shared memory and spills, and from these how many warps a multiprocessor can hold. The
+hot loops of the main kernels give operations and bytes for each unit of work, and with a GPU's
+published rates the most it could do in a second. These are predictions; nothing here was measured
+on a GPU.
 
-Needs the package numba-cuda and ptxas (pip install nvidia-cuda-nvcc); with nvdisasm (pip install nvidia-cuda-nvdisasm) operations are counted
-in the assembled code, where multiplications and additions are fused, and not in the PTX.
+It needs the package numba-cuda and ptxas (pip install nvidia-cuda-nvcc). With nvdisasm (pip install
+nvidia-cuda-nvdisasm) operations are counted in the assembled code, where multiplications and
+additions are fused, and not in the PTX.
 """
 
 import importlib.metadata
@@ -34,7 +37,10 @@ class NotHere(RuntimeError):
 
 
 class Limits(NamedTuple):
-    """Of one multiprocessor: threads, blocks, bytes of shared memory, of which each block costs some more."""
+    """Limits of one multiprocessor: threads, blocks, and bytes of shared memory.
+
+    Each block costs the `reserved` bytes on top of its own.
+    """
 
     threads: int
     blocks: int
@@ -54,7 +60,11 @@ _REGISTERS = 65536
 
 
 class Gpu(NamedTuple):
-    """Published rates: multiprocessors, boost clock in Hz, results of each precision per clock and multiprocessor, bytes per second."""
+    """Published rates of a GPU.
+
+    Multiprocessors, boost clock in Hz, results of each precision per clock and multiprocessor, and
+    bytes per second.
+    """
 
     name: str
     processors: int
@@ -69,7 +79,8 @@ GPUS = (
     Gpu("H100 SXM", 132, 1.98e9, 64, 128, 3.35e12),
     Gpu("RTX 4090", 128, 2.52e9, 2, 128, 1.01e12),
 )
-# Results in double and in single precision per clock and multiprocessor, from each compute capability on.
+# Results in double and in single precision per clock and multiprocessor, from each compute
+# capability on.
 _THROUGHPUT = {
     (7, 0): (32, 64),
     (7, 5): (2, 64),
@@ -97,7 +108,7 @@ class Assembled(NamedTuple):
 
     @property
     def occupancy(self):
-        """Share of a multiprocessor's warps that blocks of this kernel can fill."""
+        """Fraction of a multiprocessor's warps that blocks of this kernel can fill."""
         limits = _LIMITS[max(known for known in _LIMITS if known <= self.capability)]
         threads = math.prod(self.kernel.block)
         per_warp = -(-self.registers // 8) * 8 * 32
@@ -109,7 +120,7 @@ class Assembled(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """Instructions of a hot loop's body, and bytes it moves to and from shared memory, for each thread."""
+    """Instructions of a hot loop's body, and bytes of shared memory it moves, for each thread."""
 
     double: int
     single: int
@@ -127,7 +138,7 @@ def every_kernel():
 
 
 def compile_ptx(kernel, capability):
-    """PTX of a kernel; for a capability beyond what the compiler knows, that of the newest it does."""
+    """PTX of a kernel; for a capability that the compiler does not know, that of the newest one."""
     compiler = getattr(device.cuda, "compile", None)
     if device.implementation != "nvidia" or device.simulated or compiler is None:
         raise NotHere(
@@ -210,7 +221,7 @@ def ptxas_figures(text):
 
 
 def hot_loop(code):
-    """The loop with most multiplications, those of loops within it apart, in PTX or in assembled code."""
+    """The loop with most multiplications, without those of inner loops, in PTX or assembled."""
     lines = code.splitlines()
     labels, loops = {}, []
     for place, line in enumerate(lines):
@@ -269,7 +280,11 @@ def _counted(lines):
 
 
 class Work(NamedTuple):
-    """A kernel whose speed is predicted: what its hot loop does, and from the loop how many units of it, with global bytes for each."""
+    """A kernel whose speed is predicted.
+
+    What its hot loop does, how many units of that a pass of the loop makes, and the global bytes
+    for each unit.
+    """
 
     title: str
     kernel: device.Kernel
@@ -278,7 +293,7 @@ class Work(NamedTuple):
 
 
 def works():
-    """The main kernels. A pair has one product for each replicate, and a Stein term for each slice."""
+    """The main kernels. A pair has a product for each replicate and a Stein term for each slice."""
     for code, real in pairs.VARIANTS:
         loads = 2 * _size(real) * (1 / device.SPAN + 1 / pairs.WIDTH)
         yield Work(
@@ -341,7 +356,10 @@ def this_gpu(index=0):
 
 
 def predictions(gpu):
-    """Units per second that the hot loops in PTX allow on a GPU, by title of the work; empty where there is no compiler to ask."""
+    """Units per second that the hot loops in PTX allow on a GPU, by title of the work.
+
+    Empty where there is no compiler.
+    """
     try:
         return {
             work.title: predicted_rate(hot_loop(compile_ptx(work.kernel, (8, 0))), work, gpu)[0]
@@ -375,7 +393,8 @@ def run(out=print):
         if _known(name)
     )
     out(
-        f"Compiled by {versions}; assembled by {tool('ptxas').rsplit('/', 1)[-1]}. None of these kernels has run on a GPU.\n"
+        f"Compiled by {versions}; assembled by {tool('ptxas').rsplit('/', 1)[-1]}. None of these "
+        "kernels has run on a GPU.\n"
     )
     out(
         "| kernel | hot | "
@@ -399,11 +418,21 @@ def run(out=print):
                 reference[id(kernel)] = done
         out(f"| {title} | {'yes' if kernel.hot else ''} | " + " | ".join(cells) + " |")
     out(
-        "\nPREDICTED speed, the most that the rates of a GPU allow, from the hot loops for sm_80; nothing was measured.\n"
+        "\nPREDICTED speed, the most that the rates of a GPU allow, from the hot loops for sm_80; "
+        "nothing was measured.\n"
     )
-    out("| unit of work | double ops | single ops | all instructions | shared bytes | global bytes | PTX: double, single, all | "
-        + " | ".join(f"{gpu.name}, units/s (bound by)" for gpu in GPUS) + " |")  # fmt: skip
-    out("|---" * (7 + len(GPUS)) + "|")
+    columns = [
+        "unit of work",
+        "double ops",
+        "single ops",
+        "all instructions",
+        "shared bytes",
+        "global bytes",
+        "PTX: double, single, all",
+        *(f"{gpu.name}, units/s (bound by)" for gpu in GPUS),
+    ]
+    out("| " + " | ".join(columns) + " |")
+    out("|---" * len(columns) + "|")
     for work in works():
         done = reference[id(work.kernel)]
         text = disassembled(done.cubin)
@@ -425,7 +454,11 @@ def _known(name):
 
 
 def main():
-    """Print the tables; exit code 1 when a hot kernel spills or has too much shared memory, 2 when a tool is missing."""
+    """Print the tables.
+
+    The exit code is 1 when a hot kernel spills or has too much shared memory, and 2 when a tool is
+    missing.
+    """
     try:
         wrong = run()
     except NotHere as error:

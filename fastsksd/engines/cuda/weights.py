@@ -1,4 +1,7 @@
-"""Resampling weights, drawn on the device from the CPU's counter-based streams: same seed, same weights (see `nulls`)."""
+"""Resampling weights, drawn on the device from the CPU's counter-based streams.
+
+The same seed gives the same weights; see `procedure.nulls`.
+"""
 
 from itertools import pairwise
 
@@ -24,14 +27,17 @@ def no_counts():
 @kernel()
 def multinomial():
     def multinomial(seed, first, counts, start, stop):
-        """Count the draws of a row, a block for each. Integers, because they add up exactly in any order, and because not every compiler takes
-        atomic sums of doubles for every device."""
+        """Count the draws of a row, a block for each.
+
+        Counts are integers: these add up exactly in any order, and not every compiler takes atomic
+        sums of doubles for every device.
+        """
         b = cuda.blockIdx.x
         key = np.uint64(stream_key(seed, np.uint64(first + b)))
         size = stop - start
         for i in range(start + cuda.threadIdx.x, stop, THREADS):
-            place = start + np.int64(bits_to_unit(np.uint64(stream_bits(key, np.uint64(i)))) * size)
-            cuda.atomic.add(counts, (b, place), 1)
+            drawn = start + np.int64(bits_to_unit(np.uint64(stream_bits(key, np.uint64(i)))) * size)
+            cuda.atomic.add(counts, (b, drawn), 1)
 
     return Kernel(
         multinomial, void(uint64, int64, int32[:, ::1], int64, int64), square=False, blocks=4
@@ -65,7 +71,11 @@ def independent_signs():
 @kernel()
 def chained_signs():
     def chained_signs(seed, first, weights, lag):
-        """A block for each row, a stretch of it for each thread: whether it flips is found first, then what its sign begins with."""
+        """A block for each row, a stretch of it for each thread.
+
+        A thread first counts the flips of its stretch, and finds its first sign from the counts of
+        the threads before it.
+        """
         flips = cuda.shared.array(THREADS, int64)
         b, t = cuda.blockIdx.x, cuda.threadIdx.x
         n = weights.shape[1]

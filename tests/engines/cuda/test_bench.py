@@ -1,4 +1,4 @@
-"""``fastsksd bench --engine cuda`` and ``fastsksd info`` in the simulator, at sizes that it can bear."""
+"""``fastsksd bench --engine cuda`` and ``fastsksd info`` in the simulator, at small sizes."""
 
 from fastsksd.cli.device_bench import run_device_bench
 from fastsksd.cli.info import info_lines

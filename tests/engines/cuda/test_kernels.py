@@ -1,4 +1,7 @@
-"""Every kernel in the CUDA simulator against the CPU's engines and the slow references. Runs with NUMBA_ENABLE_CUDASIM=1 only."""
+"""Every kernel in the CUDA simulator against the CPU's engines and the slow references.
+
+Runs with NUMBA_ENABLE_CUDASIM=1 only.
+"""
 
 import numpy as np
 import pytest
@@ -33,7 +36,8 @@ def test_this_is_the_simulator():
     assert device.simulated
 
 
-# A block of the simulator has 2 x 2 threads and makes 8 x 4 pairs: sizes below, at and beyond a block, and not a multiple of it.
+# A block of the simulator has 2 x 2 threads and makes 8 x 4 pairs. Sizes are below, at and beyond a
+# block, and not a multiple of it.
 @pytest.mark.parametrize("code", [0, 1])
 @pytest.mark.parametrize("real", [np.float64, np.float32])
 @pytest.mark.parametrize(("n", "m"), [(2, 1), (16, 8), (19, 9)])

@@ -1,4 +1,7 @@
-"""`engine="cuda"` through the public functions, in the simulator: the same answers as on the CPU, and nothing lost for want of memory."""
+"""`engine="cuda"` through the public functions, in the simulator.
+
+The answers are those of the CPU, and nothing is lost when the device has no memory left.
+"""
 
 import threading
 import weakref
@@ -8,11 +11,12 @@ import numpy as np
 import pytest
 
 import fastsksd as fs
-from fastsksd.engines import cuda as door
+from fastsksd.engines import cuda
 from fastsksd.engines.cuda import device
 
 X = np.random.default_rng(0).standard_normal((14, 2)) * [1.0, 0.5]
 SLICES = fs.Slices(np.eye(2)[:1], np.eye(2)[:1])
+THREE = fs.random_slices(3, 3, rng=0)
 
 
 @pytest.mark.parametrize("options", [
@@ -101,8 +105,8 @@ def sent(monkeypatch):
     ({"multiples": (1.0,)}, 2),
     ({"n_slices": 2, "train": 7, "null": "spectral", "engine": "cuda fourier", "tol": 1e-2}, 2),
     ({"n_slices": 1, "train": 7, "estimator": "ksd", "refine": {"epochs": 2, "batch_size": 7}}, 2),
-    ({"slices": fs.random_slices(3, 3, rng=0), "engine": "cuda fourier", "kernel": "imq", "tol": 1e-2}, 2),
-    ({"slices": fs.random_slices(3, 1, rng=0)}, 0),  # projections are smaller than the samples
+    ({"slices": THREE, "engine": "cuda fourier", "kernel": "imq", "tol": 1e-2}, 2),
+    ({"slices": THREE[0]}, 0),  # projections are smaller than the samples
 ])  # fmt: skip
 def test_samples_and_scores_go_to_the_device_once(options, times, sent):
     x = np.random.default_rng(0).standard_normal((14, 3))
@@ -215,7 +219,7 @@ def test_out_of_memory_falls_back_and_loses_nothing(monkeypatch):
     cpu = fs.gof_batch(tests, engine="cpu", **options)
     assert [result.engine for result in gpu] == ["cuda direct", cpu[1].engine, "cuda direct"]
     assert np.array_equal(gpu.pvalues, cpu.pvalues)
-    with pytest.raises(door.DeviceOutOfMemory):
+    with pytest.raises(cuda.DeviceOutOfMemory):
         fs.gof_test(X, np.negative, slices=SLICES, n_resamples=7, engine="cuda direct")
 
 
@@ -259,4 +263,4 @@ def test_processes_are_refused():
 
 
 def test_auto_does_not_take_the_simulator():
-    assert door.hardware() == () and door.missing() == ""
+    assert cuda.hardware() == () and cuda.missing() == ""
