@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import fastsksd as fs
-from fastsksd import learning, models
-from fastsksd.cli import main as cli
+from fastsksd import cli, learning, models
 from fastsksd.experiments import (
     benchmark_gof,
     ica,
@@ -35,7 +34,10 @@ def results(rows):
 
 @pytest.mark.parametrize("name", problems.PROBLEMS)
 def test_problems_have_the_scores_they_say(name):
-    """Stein's identity with the constant function: a score has mean zero under its own law; the model's has not, or its slope."""
+    """A score has mean zero under its own distribution (Stein's identity of a constant function).
+
+    The model's score has another mean under q, or another slope.
+    """
     problem = problems.make_problem(name, 4, np.random.default_rng(0))
     options = {"burn_in": 300} if name == "RBM" else {}
     x = problem.q.sample(4000, rng=1, **options)
@@ -82,7 +84,7 @@ def test_resumed_run_equals_an_undisturbed_one(tiny, tmp_path):
         run("level", "tiny", tmp_path / "part", progress=stop_half_way)
     with open(tmp_path / "part" / "level.jsonl", "a") as file:
         file.write('{"task": {"model": "nor')  # a line torn by a kill
-    with pytest.raises(runner.RunError, match=r"holds 5 finished trials; go on with --resume"):
+    with pytest.raises(runner.RunError, match=r"holds 5 finished trials; continue with --resume"):
         run("level", "tiny", tmp_path / "part")
     resumed = run(
         "level",
@@ -367,7 +369,9 @@ def test_benchmark_report_compares_with_the_paper():
     )
     methods = benchmark_gof._methods(settings)
     rows = [
-        dict(problem=problem, d=100, trial=trial, sweep=[[name, 50, 0.5, 0.1] for name in methods if "GO" in name], seconds=dict.fromkeys(methods, 0.25),
+        dict(problem=problem, d=100, trial=trial,
+             sweep=[[name, 50, 0.5, 0.1] for name in methods if "GO" in name],
+             seconds=dict.fromkeys(methods, 0.25),
              p=dict.fromkeys(methods, 0.01 if problem == "Laplace" else 0.5))
         for problem in settings["problems"]
         for trial in range(20)
@@ -396,7 +400,8 @@ def test_rbm_study(tmp_path, monkeypatch):
     text = reproduce("rbm", "tiny", tmp_path)[0].read_text()
     rows = run("rbm", "tiny", tmp_path, resume=True)
     assert [row["p"][rbm.EXACT] <= 0.05 for row in rows] == [False, False, True, True]
-    # Pruning and epochs are looked at where the study says so; all slices and no epoch are the tests that are there already.
+    # Pruning and epochs are varied only where the study asks for it. All slices and no epoch are
+    # the tests that exist already.
     assert [bool(row["pruning"] and row["epochs"]) for row in rows] == [False, False, True, True]
     for row in rows[2:]:
         assert {m for _, m, _ in row["pruning"]} == set(settings["pruning"]) and {
@@ -412,7 +417,8 @@ def test_rbm_study(tmp_path, monkeypatch):
 def test_rbm_report_compares_with_the_paper_and_shows_the_spread():
     settings = dict(rbm.SCALES["quick"], perturbations=[0.0, 0.01])
     rows = [
-        dict(perturbation=value, model=model, trial=0, p=dict.fromkeys(rbm.METHODS, 0.01 if model < 6 and value else 0.5),
+        dict(perturbation=value, model=model, trial=0,
+             p=dict.fromkeys(rbm.METHODS, 0.01 if model < 6 and value else 0.5),
              seconds={rbm.KE: 0.3}, pruning=[[rbm.KE, 3, 0.5]], epochs=[[rbm.GO, 3, 0.5]])
         for value in (0.0, 0.01)
         for model in range(10)
@@ -469,8 +475,8 @@ def test_ica_report_compares_with_the_paper_and_shows_what_diverged():
     ]
     text = _text(ica.report(rows, settings))
     assert (
-        "| 100 | sksd-g+ke+go | 7.00 +- 1.41 | 6.93 +- 1.36 | -20.00 +- 0.00 | 27.00 +- 1.41 | 25.63 | yes | 3.0 |  |"
-        in text
+        "| 100 | sksd-g+ke+go | 7.00 +- 1.41 | 6.93 +- 1.36 | -20.00 +- 0.00 | 27.00 +- 1.41 "
+        "| 25.63 | yes | 3.0 |  |" in text
     )
     assert "| 100 | ksd |  | 110.78 +- 1.19 |  |  | 129.48 |  |  | after 17 steps |" in text
 

@@ -1,4 +1,4 @@
-"""The bridge to BlackJAX: states of real samplers, one chain and several, with and without gradients."""
+"""The bridge to BlackJAX: states of real samplers, one or more chains, gradients or none."""
 
 import doctest
 

@@ -1,4 +1,4 @@
-"""The bridge to JAX: the loss under jit and grad in single and double precision, scores, and a model trained end to end."""
+"""The bridge to JAX: the loss under jit and grad in both precisions, scores, and training."""
 
 import doctest
 
@@ -127,7 +127,8 @@ def test_examples_run():
 
 
 def test_an_energy_based_model_learns_a_quartic():
-    # Samples of exp(-(x_1^4 - 2 x_1^2 + x_2^2 / 2)), two modes; the model is exp of a polynomial of degree four in each coordinate.
+    # Samples of exp(-(x_1^4 - 2 x_1^2 + x_2^2 / 2)), with two modes. The model is the exponential
+    # of a polynomial of degree four in each coordinate.
     rng = np.random.default_rng(0)
     grid = np.linspace(-3, 3, 4001)
     cumulated = np.cumsum(np.exp(-(grid**4) + 2 * grid**2))

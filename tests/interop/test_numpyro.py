@@ -1,4 +1,4 @@
-"""The bridge to NumPyro: runs of its sampler with and without stored gradients, models with draws, discrete sites."""
+"""The bridge to NumPyro: runs with and without stored gradients, models, discrete sites."""
 
 import doctest
 
@@ -54,7 +54,10 @@ def mcmc():
 
 
 def log_density(z, spread=1.0):
-    """The same model by hand, in unconstrained space, up to a constant: columns mu, two of p by stick breaking, log sigma, logit(u / sigma)."""
+    """The same model by hand, in unconstrained space, up to a constant.
+
+    The columns are mu, two of p by stick breaking, log sigma and logit(u / sigma).
+    """
     mu, stick, log_sigma, logit = z[0], z[1:3], z[3], z[4:6]
     sigma = np.exp(log_sigma)
     share = 1 / (1 + np.exp(-(stick - np.log([2.0, 1.0]))))

@@ -1,4 +1,4 @@
-"""The bridge to PyTorch: the loss against autograd of the same formula, scores, and a model trained end to end."""
+"""The bridge to PyTorch: the loss against autograd of its formula, scores, training end to end."""
 
 import doctest
 
@@ -17,7 +17,7 @@ H = np.array([0.7, 1.0, 1.3, 2.0])
 
 
 def autograd_sksd(x, score, r, g, kernel, h, statistic):
-    """The discrepancy written in tensor operations; derivatives of the kernel by autograd as well."""
+    """The discrepancy in tensor operations; derivatives of the kernel by autograd as well."""
     total = 0.0
     n = x.shape[0]
     for q in range(r.shape[0]):
