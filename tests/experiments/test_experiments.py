@@ -113,20 +113,17 @@ def test_two_runs_do_not_share_a_folder(tiny, tmp_path):
     assert len(lines) == len(set(lines)) == 13
 
 
+def _command(scale, out):
+    options = ["--scale", scale, "--jobs", "2", "--out", str(out)]
+    return [sys.executable, "-m", "fastsksd", "reproduce", "level", *options]
+
+
+def _started(scale, out):
+    return subprocess.Popen(_command(scale, out), stderr=subprocess.DEVNULL)
+
+
 def test_killed_run_loses_nothing(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "fastsksd",
-        "reproduce",
-        "level",
-        "--scale",
-        "smoke",
-        "--jobs",
-        "2",
-        "--out",
-    ]
-    process = subprocess.Popen([*command, str(tmp_path / "killed")], stderr=subprocess.DEVNULL)
+    process = _started("smoke", tmp_path / "killed")
     path = tmp_path / "killed" / "level.jsonl"
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (
@@ -137,9 +134,8 @@ def test_killed_run_loses_nothing(tmp_path):
     process.wait()
     kept = len(path.read_text().splitlines()) - 1
     assert kept >= 2
-    subprocess.run(
-        [*command, str(tmp_path / "killed"), "--resume"], check=True, capture_output=True
-    )
+    command = [*_command("smoke", tmp_path / "killed"), "--resume"]
+    subprocess.run(command, check=True, capture_output=True)
     whole = run("level", "smoke", tmp_path / "whole")
     again = [json.loads(line) for line in path.read_text().splitlines()[1:]]
     found = {runner.task_key(line["task"]): results(line["rows"]) for line in again}
@@ -195,20 +191,7 @@ def test_folders_that_are_files_are_explained(tmp_path, capsys):
 
 
 def test_workers_end_with_their_parent(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "fastsksd",
-        "reproduce",
-        "level",
-        "--scale",
-        "quick",
-        "--jobs",
-        "2",
-        "--out",
-        str(tmp_path),
-    ]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    process = _started("quick", tmp_path)
     children = f"/proc/{process.pid}/task/{process.pid}/children"
     if not os.path.exists(children):
         process.kill()

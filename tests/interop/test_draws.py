@@ -128,7 +128,7 @@ def test_bad_input_is_explained(tmp_path):
     ):
         bridge.draws({"a": SAMPLES["a"], "c": np.zeros(300)}, score=score)
     with pytest.raises(
-        ValueError, match="`score` is needed: .* hold no 'unconstrained_draw' and no 'gradient'"
+        ValueError, match=r"`score` is needed: .* hold no 'unconstrained_draw' and no 'gradient'"
     ):
         bridge.draws(SAMPLES)
     with pytest.raises(

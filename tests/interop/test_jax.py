@@ -1,7 +1,5 @@
 """The bridge to JAX: the loss under jit and grad in both precisions, scores, and training."""
 
-import doctest
-
 import numpy as np
 import pytest
 
@@ -115,15 +113,6 @@ def test_bad_input_is_explained():
         bridge.score_from_logp(3)
     with pytest.raises(TypeError, match="`batch_size` must be an integer"):
         bridge.score_from_logp(jnp.sum, batch_size=2.5)
-
-
-def test_examples_run():
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
-    for test in doctest.DocTestFinder(exclude_empty=True).find(bridge):
-        for example in test.examples:
-            example.options.pop(doctest.SKIP, None)
-        runner.run(test)
-    assert runner.summarize(verbose=False).failed == 0 and runner.tries > 6
 
 
 def test_an_energy_based_model_learns_a_quartic():

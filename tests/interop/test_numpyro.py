@@ -1,7 +1,5 @@
 """The bridge to NumPyro: runs with and without stored gradients, models, discrete sites."""
 
-import doctest
-
 import numpy as np
 import pytest
 
@@ -180,18 +178,3 @@ def test_divergences_are_counted(mcmc):
         assert len(bridge.draws(mcmc, on_divergence="drop")) == 797
     finally:
         mcmc._states["diverging"] = diverging
-
-
-def test_examples_run():
-    jax.config.update("jax_enable_x64", False)  # as users have it
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
-    names = {}
-    for test in sorted(
-        doctest.DocTestFinder(exclude_empty=True).find(bridge), key=lambda test: test.lineno or 0
-    ):
-        for example in test.examples:
-            example.options.pop(doctest.SKIP, None)
-        test.globs = names  # the second example goes on from the first
-        runner.run(test, clear_globs=False)
-    jax.config.update("jax_enable_x64", True)
-    assert runner.summarize(verbose=False).failed == 0 and runner.tries > 6
