@@ -337,7 +337,8 @@ class KernelSteinLoss(SteinLoss):
     def __call__(self, x: ArrayLike, score: Score) -> tuple[float, Array]:
         x = check_samples(x, min_rows=2)
         scores = evaluate_score(check_score(score), x)
-        h = median_distance(x) if self.kernel.bandwidth == "median" else self.kernel.bandwidth
+        given = self.kernel.bandwidth
+        h = median_distance(x) if isinstance(given, str) else float(np.asarray(given))
         return _ksd_value_and_grad(self.kernel.name, x, scores, h, self.statistic)
 
 
