@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..gof import gof_test
+from ..plot import rate_line
 from ..procedure.combine import Member
 from ..procedure.family import MULTIPLES
 from .problems import PROBLEMS, make_null, make_problem
@@ -25,7 +26,9 @@ from .report import (
     count_rejection,
     figure_of,
     interval,
+    log_axis,
     pyplot,
+    shared_legend,
     show_rate,
 )
 from .runner import Row, Settings, Task
@@ -296,72 +299,36 @@ def _all_cells(rates: _Rates, members: Sequence[str]) -> Table:
     return Table([*header, *others], table)
 
 
+_LINES = {
+    AGGREGATE: ("#000000", "-", "o"),
+    "KSD": ("#d55e00", "--", "s"),
+    "SKSD-g, KE": ("#0072b2", "-.", "^"),
+    "SKSD-rg, KE, 3 slices": ("#009e73", ":", "v"),
+}
+
+
 def _figure(rates: _Rates, members: Sequence[str], settings: Settings, n: int) -> Any:
     plt = pyplot()
-    problems = settings["problems"]
+    problems, dimensions = settings["problems"], settings["d"]
     columns = 4
     height = -(-len(problems) // columns)
-    figure, axes = plt.subplots(
-        height,
-        columns,
-        figsize=(3.1 * columns, 2.5 * height),
-        sharex=True,
-        sharey=True,
-        squeeze=False,
-    )
-    lines = {
-        AGGREGATE: ("#000000", "-", "o"),
-        "KSD": ("#d55e00", "--", "s"),
-        "SKSD-g, KE": ("#0072b2", "-.", "^"),
-        "SKSD-rg, KE, 3 slices": ("#009e73", ":", "v"),
-    }
+    size = (3.1 * columns, 2.5 * height)
+    figure, axes = plt.subplots(height, columns, figsize=size, sharey=True, squeeze=False)
     for axis, problem in zip(axes.flat, problems, strict=False):
-        for method, (colour, style, marker) in lines.items():
-            values = [rates.rate(method, (problem, d, n)) for d in settings["d"]]
-            axis.plot(
-                settings["d"],
-                values,
-                style,
-                color=colour,
-                marker=marker,
-                markersize=4,
-                label=method,
-            )
-        bands = [interval(*rates.counts[AGGREGATE, False, (problem, d, n)]) for d in settings["d"]]
-        axis.fill_between(
-            settings["d"], *zip(*bands, strict=True), color="black", alpha=0.12, linewidth=0
-        )
-        best = [rates.best_member((problem, d, n), members)[0] for d in settings["d"]]
-        axis.plot(
-            settings["d"],
-            best,
-            color="#cc79a7",
-            linewidth=5,
-            alpha=0.35,
-            zorder=0,
-            label="best member, in hindsight",
-        )
+        cells = [(problem, d, n) for d in dimensions]
+        for method, style in _LINES.items():
+            counts = [rates.counts[method, False, cell] for cell in cells]
+            rate_line(axis, dimensions, counts, method, *style, band=method == AGGREGATE)
+        best = [rates.best_member(cell, members)[0] for cell in cells]
+        band = dict(color="#cc79a7", linewidth=5, alpha=0.35, zorder=0)
+        axis.plot(dimensions, best, **band, label="best member, in hindsight")
         axis.axhline(0.05, color="grey", linewidth=0.6)
         axis.set_title(problem, fontsize=9)
-        axis.set_xscale("log")
-        axis.set_xticks(settings["d"], [str(d) for d in settings["d"]])
-        axis.minorticks_off()
         axis.set_ylim(-0.03, 1.03)
+        log_axis(axis, dimensions, "dimension")
     for axis in list(axes.flat)[len(problems) :]:
         axis.set_visible(False)
-    for axis in axes[-1]:
-        axis.set_xlabel("dimension")
     for axis in axes[:, 0]:
         axis.set_ylabel("rejection rate")
-    handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(
-        handles,
-        labels,
-        loc="lower center",
-        ncol=5,
-        fontsize=8,
-        frameon=False,
-        bbox_to_anchor=(0.5, -0.04),
-    )
-    figure.tight_layout()
+    shared_legend(figure, axes[0, 0], columns=5)
     return figure
