@@ -41,20 +41,20 @@ LITERATURE = {
 }
 # (name, code): reason.
 ALLOWED: dict[tuple[str, str], str] = {}
-BRIDGES = ("arviz", "blackjax", "jax", "numpyro", "pymc", "scipy", "stan", "torch")
 
 
 def reached():
-    """Yield name, object and class (None outside one) of all public functions, classes, members."""
+    """Yield name and object of all public functions and classes, and of the members of classes."""
     modules = [fastsksd]
     modules += [getattr(fastsksd, name) for name in fastsksd.__all__]
-    modules += [import_module(f"fastsksd.interop.{name}") for name in BRIDGES]
+    modules += [import_module(f"fastsksd.interop.{name}") for name in fastsksd.interop._BRIDGES]
     for module in filter(inspect.ismodule, modules):
         for name, value in public_names(module):
-            yield f"{module.__name__}.{name}", value, None
-            if inspect.isclass(value):
-                for member, function in public_members(value):
-                    yield f"{module.__name__}.{name}.{member}", function, value
+            yield f"{module.__name__}.{name}", value
+            for base in inspect.getmro(value) if inspect.isclass(value) else ():
+                if base.__module__.startswith("fastsksd"):
+                    for member, function in public_members(base):
+                        yield f"{base.__module__}.{base.__qualname__}.{member}", function
 
 
 def public_names(module):
@@ -85,15 +85,15 @@ def public_members(cls):
 PROPERTIES = (property, functools.cached_property)
 
 
-def findings(name, value, cls):
+def findings(name, value):
     """Triples of a place (file and line), a code and its text."""
     verdict = validate(name)
     where = f"{os.path.relpath(verdict['file'])}:{verdict['file_line']}"
-    for code, text in _findings(name, value, cls, verdict["errors"]):
+    for code, text in _findings(name, value, verdict["errors"]):
         yield where, code, text
 
 
-def _findings(name, value, cls, errors):
+def _findings(name, value, errors):
     fields = record_fields(value)
     raised = inspect.isclass(value) and issubclass(value, Exception)
     wanted = set(ALWAYS)
@@ -101,7 +101,7 @@ def _findings(name, value, cls, errors):
         wanted -= {"PR01", "PR03"}
     if raised:  # users catch it, they do not make it
         wanted -= {"PR01"}
-    elif cls is None and fields is None:  # functions that return records show them
+    elif not is_member(name) and fields is None:  # functions that return records show them
         wanted.add("EX01")
     if name in LITERATURE:
         wanted.add("SA01")
@@ -123,6 +123,11 @@ def _findings(name, value, cls, errors):
     for target in [] if raised else annotated(value):
         if missing := unannotated(target):
             yield "TY01", f"No annotation of {', '.join(missing)}"
+
+
+def is_member(name):
+    """Whether a dotted name is that of a method or property."""
+    return inspect.isclass(Validator._load_obj(name.rpartition(".")[0]))
 
 
 def record_fields(value):
@@ -165,11 +170,11 @@ def unannotated(function):
 def main():
     """Print all findings; return 1 where there are any."""
     unused, count, seen = set(ALLOWED), 0, set()
-    for name, value, cls in reached():
+    for name, value in reached():
         if id(value) in seen:
             continue
         seen.add(id(value))
-        for where, code, text in findings(name, value, cls):
+        for where, code, text in findings(name, value):
             if (name, code) in ALLOWED:
                 unused.discard((name, code))
                 continue

@@ -1,14 +1,15 @@
 """Slow loops straight from the equations, against which every fast path is compared.
 
-Imports nothing but numpy and math, and shares no code with the package. Samples `x` and scores are (n, d) arrays, `r` and
-`g` vectors of length d, `h` the width of a one-dimensional kernel, `width` that of a multivariate one.
+Imports nothing but numpy and math, and shares no code with the package. Samples `x` and scores are
+(n, d) arrays, `r` and `g` vectors of length d, `h` the width of a one-dimensional kernel, `width`
+that of a multivariate one.
 """
 
 import math
 
 import numpy as np
 
-# One-dimensional kernels ------------------------------------------------------------------------------------------------
+# One-dimensional kernels --------------------------------------------------------------------------
 
 
 def rbf(t, h):
@@ -39,11 +40,11 @@ def median_distance(x):
     )
 
 
-# Sliced discrepancy -----------------------------------------------------------------------------------------------------
+# Sliced discrepancy -------------------------------------------------------------------------------
 
 
 def stein_term(x_i, x_j, score_i, score_j, r, g, kernel, h):
-    """mu(x_i, x_j) of one slice, Eq. "SKSD inner", with the kernel written as k(y_i, y_j) = k(y_i - y_j)."""
+    """mu(x_i, x_j) of one slice, Eq. "SKSD inner", with the kernel k(y_i, y_j) = k(y_i - y_j)."""
     k, k1, k2, _ = KERNELS[kernel](float(x_i @ g - x_j @ g), h)
     by_first, by_second, by_both = k1, -k1, -k2
     s_i, s_j, a = float(score_i @ r), float(score_j @ r), float(r @ g)
@@ -76,7 +77,7 @@ STATISTICS = {"u": u_statistic, "v": v_statistic}
 
 
 def sksd_per_slice(x, score, r, g, kernel, h, statistic):
-    """One statistic for each row of `r` and `g`; `h` is a number, one number per slice, or "median"."""
+    """One statistic for each row of `r` and `g`; `h` is a number, one per slice, or "median"."""
     values = []
     for q in range(len(r)):
         width = median_distance(x @ g[q]) if isinstance(h, str) else np.broadcast_to(h, len(r))[q]
@@ -92,7 +93,10 @@ def sksd(x, score, r, g, kernel, h, statistic):
 
 
 def sksd_gradients(x, score, r, g, kernel, h, statistic):
-    """Gradients of one slice's statistic in the scores (n, d), in g and in r (d,), term by term; `h` is a constant."""
+    """Gradients of one slice's statistic in the scores (n, d), in g and in r (d,), term by term.
+
+    The width `h` is held constant.
+    """
     n, d = x.shape
     by_score, by_g, by_r = np.zeros((n, d)), np.zeros(d), np.zeros(d)
     a = float(r @ g)
@@ -128,7 +132,10 @@ def contributions(matrix):
 
 
 def holm(pvalues):
-    """Holm's adjusted p-values, by the definition: the largest so far of (number left) times the sorted p-value."""
+    """Holm's adjusted p-values by their definition.
+
+    Over the sorted p-values, the largest so far of (number left) times the p-value.
+    """
     order = sorted(range(len(pvalues)), key=lambda k: pvalues[k])
     adjusted, largest = [0.0] * len(pvalues), 0.0
     for rank, k in enumerate(order):
@@ -138,12 +145,15 @@ def holm(pvalues):
 
 
 def bootstrap_replicate(matrix, weights):
-    """sum over i != j of w_i w_j mu_ij; for the bootstrap of Algorithm 2 the weights are counts/n - 1/n."""
+    """Sum over i != j of w_i w_j mu_ij.
+
+    The weights of the bootstrap of Algorithm 2 are counts/n - 1/n.
+    """
     n = len(matrix)
     return sum(weights[i] * weights[j] * matrix[i, j] for i in range(n) for j in range(n) if i != j)
 
 
-# Kernelized Stein discrepancy, without slices ---------------------------------------------------------------------------
+# Kernelized Stein discrepancy, without slices -----------------------------------------------------
 
 
 def multivariate_kernel(x, y, kernel, width):
@@ -188,7 +198,7 @@ def ksd(x, score, kernel, width, statistic):
     return STATISTICS[statistic](ksd_matrix(x, score, kernel, width))
 
 
-# Score difference, kernel-smoothed (KE), RBF of the given width ---------------------------------------------------------
+# Score difference, kernel-smoothed (KE), RBF of the given width -----------------------------------
 
 
 def ke_terms(x_i, score_i, y, width):
@@ -236,7 +246,7 @@ def _distinct_mean(term, n):
 
 
 def unbiased_S(x, score, width):
-    """S without the terms in which a sample meets itself: an unbiased estimate of E[f f^T] for the smoothed f."""
+    """S without the terms of a sample with itself: unbiased for E[f f^T] of the smoothed f."""
     return _distinct_mean(lambda i, j: ke_terms(x[i], score[i], x[j], width), len(x))
 
 
@@ -245,11 +255,14 @@ def unbiased_H(x, score, r, width):
     return _distinct_mean(lambda i, j: ke_gradient_terms(x[i], score[i], x[j], r, width), len(x))
 
 
-# Matrices of second order ("ksd"), RBF of the given width ----------------------------------------------------------------
+# Matrices of second order ("ksd"), RBF of the given width -----------------------------------------
 
 
 def ksd_M_term(x_i, x_j, score_i, score_j, width):
-    """s_i s_j^T k + s_i (grad_j k)^T + (grad_i k) s_j^T + grad_i grad_j^T k; its trace is the KSD term."""
+    """Matrix whose trace is the KSD term.
+
+    It is ``s_i s_j^T k + s_i (grad_j k)^T + (grad_i k) s_j^T + grad_i grad_j^T k``.
+    """
     e = x_i - x_j
     k = np.exp(-e @ e / (2 * width**2))
     second = np.eye(len(e)) / width**2 - np.outer(e, e) / width**4
@@ -262,7 +275,10 @@ def ksd_M_term(x_i, x_j, score_i, score_j, width):
 
 
 def ksd_G_term(x_i, x_j, score_i, score_j, r, width):
-    """(s_i.r + d_r)(s_j.r + d'_r) applied to grad_i grad_j^T k = -(second derivatives of k in e), e = x_i - x_j, d' = -d."""
+    """(s_i.r + d_r)(s_j.r + d'_r) applied to grad_i grad_j^T k.
+
+    The latter is minus the second derivatives of k in e = x_i - x_j, and d' = -d.
+    """
     e, p = x_i - x_j, width**-2.0
     t, s, s_other, eye = e @ r, score_i @ r, score_j @ r, np.eye(len(e))
     k = np.exp(-p * (e @ e) / 2)
@@ -297,7 +313,7 @@ def ksd_G(x, score, r, width, unbiased=True):
     )
 
 
-# Score of q by the Stein gradient estimator (GE), RBF of the given width ------------------------------------------------
+# Score of q by the Stein gradient estimator (GE), RBF of the given width --------------------------
 
 
 def ge_scores(x, width, eta):
@@ -332,11 +348,14 @@ def ge_gradient(x, scores_q, y, r, width, eta):
     return -total / eta
 
 
-# Baselines ----------------------------------------------------------------------------------------------------------------
+# Baselines ----------------------------------------------------------------------------------------
 
 
 def rfsd_features(x, score, z, c, gamma, df):
-    """Features (s F + grad F) / nu of one sample, sample after sample, (n, M, d); F = (1 + |x-z|^2/c'^2)^b', nu a t density about the mean."""
+    """Features (s F + grad F) / nu of each sample, (n, M, d).
+
+    ``F = (1 + |x-z|^2/c'^2)^b'``, and nu is a t density around the mean.
+    """
     n, d = x.shape
     alpha = gamma / 3
     t = 4 * alpha / (2 + alpha)
@@ -393,7 +412,7 @@ def fssd_criterion(x, score, locations, kernel, width):
 
 
 def mmd(x, y, kernel, width, statistic):
-    """Mean of k within x plus within y less twice across; without the pairs of a sample with itself for "u"."""
+    """Mean of k within x plus within y minus twice across; "u" omits pairs (i, i)."""
 
     def mean(a, b, alike):
         pairs = [

@@ -225,7 +225,7 @@ def test_gaussian_forms_of_the_arguments_agree():
     ids=repr,
 )
 def test_log_density_is_normalised(model):
-    # t = sinh(u) reaches far into the tails with a smooth integrand: the trapezoidal rule converges fast
+    # t = sinh(u) covers the tails with a smooth integrand: the trapezoidal rule converges fast.
     u = np.linspace(-12.0, 12.0, 20001)
     density = np.exp(model.log_density(np.sinh(u)[:, None])) * np.cosh(u)
     assert np.trapezoid(density, u) == pytest.approx(1.0, abs=1e-6)
@@ -355,7 +355,7 @@ def test_gibbs_samples_follow_the_enumerated_law(d, d_hidden, coupling):
 
 @pytest.mark.parametrize("coupling", ["half", "full"])
 def test_first_gibbs_step(coupling):
-    """From x ~ N(0, I) the k-th field is N(c_k, |K_k|^2), so E[h_k] is a one-dimensional integral."""
+    """From x ~ N(0, I) field k is N(c_k, |K_k|^2), so that E[h_k] is a one-dimensional integral."""
     model = small_rbm(4, 3, coupling)
     coupled = {"half": 0.5, "full": 1.0}[coupling] * model.B
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
@@ -387,7 +387,7 @@ def test_more_chains_leave_the_first_ones_alone():
 
 
 def test_normal_draws():
-    """Without coupling the samples are pure output of the ziggurat: bulk, wedges and tails must be normal."""
+    """Without coupling the samples are the ziggurat's: bulk, wedges and tails must be normal."""
     model = models.GaussBernRBM(np.zeros((100, 1)), np.zeros(100), np.zeros(1))
     z = model.sample(10_000, burn_in=1, rng=4)
     assert stats.kstest(z.ravel(), "norm").pvalue > 1e-3
@@ -411,7 +411,10 @@ def test_tail_of_the_normal_draws():
 
 
 def test_hidden_units_follow_the_logistic_law():
-    """Fifty independent pairs of units: two million draws of x = h + noise show a slope that is off by a few percent."""
+    """Fifty independent pairs of units.
+
+    Two million draws of x = h + noise show a slope that is off by a few percent.
+    """
     c_half = 1.0
     model = models.GaussBernRBM(np.eye(50), np.zeros(50), np.repeat([c_half, -c_half], 25), "full")
     x = model.sample(40_000, burn_in=1, rng=9)
@@ -460,7 +463,7 @@ def test_ica_random_follows_the_published_generator():
     assert models.ICA.random(1, rng=0).d == 1
     assert models.ICA.random(3, df=7, rng=0).df == 7
     np.testing.assert_array_equal(models.ICA.random(4, rng=1).W, models.ICA.random(4, rng=1).W)
-    # The negative log-likelihood of the truth: 10 times the entropy of t(5), 1.6275 nats, less log|det W^-1|.
+    # The NLL of the truth: 10 times the entropy of t(5), 1.6275 nats, minus log|det W^-1|.
     likelihoods = model.log_density(model.sample(20_000, rng=1))
     assert_mean_is(-likelihoods, 10 * stats.t(5).entropy() + np.linalg.slogdet(model.W)[1])
 

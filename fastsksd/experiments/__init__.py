@@ -1,7 +1,13 @@
-"""Experiments: one module per study, table or figure; ``fastsksd reproduce NAME`` runs them and writes a report."""
+"""Experiments: one module per study. ``fastsksd reproduce NAME`` runs one and writes a report."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
 
 from .report import pyplot, write_report
-from .runner import EXPERIMENTS, RunError, load, names_of, run, settings_of
+from .runner import EXPERIMENTS, Progress, RunError, load, names_of, run, settings_of
 
 __all__ = [
     "EXPERIMENTS",
@@ -16,12 +22,34 @@ __all__ = [
 
 
 def reproduce(
-    name, scale="smoke", out="results", *, jobs=1, client=None, resume=False, progress=None
-):
-    """Run an experiment at a scale and write its report into the folder `out`; returns the paths of the two files. See `run`."""
+    name: str,
+    scale: str = "smoke",
+    out: str | os.PathLike[str] = "results",
+    *,
+    jobs: int = 1,
+    client: Any = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> tuple[Path, Path]:
+    """Run an experiment and write its report.
+
+    Parameters
+    ----------
+    name, scale : str
+        Which experiment, and how large.
+    out : path
+        Folder of the results and the report.
+    jobs, client, resume, progress
+        As for `run`.
+
+    Returns
+    -------
+    pair of paths
+        The report in Markdown and in HTML.
+    """
     experiment, settings = load(name), settings_of(name, scale)
     if experiment.FIGURES:
-        pyplot()  # better to miss it now than after the run
+        pyplot()  # if it is missing, better to know before the run
     rows = run(name, scale, out, jobs=jobs, client=client, resume=resume, progress=progress)
     try:
         return write_report(

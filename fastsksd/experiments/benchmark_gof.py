@@ -1,11 +1,16 @@
-"""Benchmark tests of the paper (Section "Benchmark GOF tests"): rejection rates from 2 to 100 dimensions, and seconds per test.
+"""Benchmark tests of the paper (Section "Benchmark GOF tests"): rejection rates and seconds.
 
-r is the coordinate basis (SKSD-g); g is active, refined by gradients (GO), or both. All sliced tests share one split into training
-and test samples. The multivariate t stands here twice: against N(0, 5/3 I), as stated, and against N(0, I), which the published
-script builds before it scales the covariance.
+r is the coordinate basis (SKSD-g); g is active, refined by gradients (GO), or both. All sliced
+tests share one split into training and test samples. The multivariate t is tested twice: against
+N(0, 5/3 I), as stated, and against N(0, I), which the published script builds before it scales the
+covariance.
 """
 
+from __future__ import annotations
+
 import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,9 +19,11 @@ from ..gof import gof_test
 from ..models import Gaussian
 from ..plot import rate_line
 from ..refine import refine_slices
+from ..result import GofResult
 from ..slices import Slices, random_slices
 from .problems import Problem, make_null, make_problem
 from .report import (
+    Block,
     Heading,
     Table,
     Text,
@@ -28,6 +35,11 @@ from .report import (
     shared_legend,
     show_rate,
 )
+from .runner import Row, Settings, Task
+
+# Rejections and tests by (method, problem, d), or by (method, epochs, problem).
+Counts: TypeAlias = dict[tuple[str, Any, Any], list[int]]
+Seconds: TypeAlias = dict[tuple[str, Any, Any], list[float]]
 
 FIGURES = True
 TITLE = "Benchmark goodness-of-fit tests"
@@ -45,16 +57,17 @@ _COMMON = dict(
 )
 SCALES = {
     "smoke": dict(
-        _COMMON, d=[2, 5], trials=2, last_trials=2, n=100, train=40, batch_size=10, ke_batch_size=8, n_resamples=99, go_epochs=20,
-        ke_go_epochs=5, sweep=[5, 20], ke_sweep=[2, 5],
+        _COMMON, d=[2, 5], trials=2, last_trials=2, n=100, train=40, batch_size=10, ke_batch_size=8,
+        n_resamples=99, go_epochs=20, ke_go_epochs=5, sweep=[5, 20], ke_sweep=[2, 5],
     ),
     "quick": dict(
-        _COMMON, d=[2, 10, 30, 100], trials=10, last_trials=20, go_epochs=1000, ke_go_epochs=50, sweep=[50, 200, 1000],
-        ke_sweep=[10, 50, 100],
+        _COMMON, d=[2, 10, 30, 100], trials=10, last_trials=20, go_epochs=1000, ke_go_epochs=50,
+        sweep=[50, 200, 1000], ke_sweep=[10, 50, 100],
     ),
     "paper": dict(
-        _COMMON, d=[2, 5, 10, 15, 20, 25, 30, 35, 40, 50, 60, 70, 80, 90, 100], trials=100, last_trials=100, go_epochs=1000,
-        ke_go_epochs=50, sweep=[10, 50, 100, 200, 500, 1000], ke_sweep=[10, 25, 50, 100, 200],
+        _COMMON, d=[2, 5, 10, 15, 20, 25, 30, 35, 40, 50, 60, 70, 80, 90, 100], trials=100,
+        last_trials=100, go_epochs=1000, ke_go_epochs=50, sweep=[10, 50, 100, 200, 500, 1000],
+        ke_sweep=[10, 25, 50, 100, 200],
     ),
 }  # fmt: skip
 AGGREGATE = "aggregate (default)"
@@ -62,7 +75,8 @@ EXACT, GE, KE, KE_GO = "SKSD-g+Ex", "SKSD-g+GE", "SKSD-g+KE", "SKSD-g+KE+GO"
 KE_GO_WIDE = "SKSD-g+KE+GO, minibatches as GO"
 GO, GO_UNIT = "SKSD-g+GO", "SKSD-g+GO, unit g"
 _LABELS = {"ksd": "KSD", "mmd": "MMD", "rfsd": "RFSD (L1-IMQ)", "fssd": "FSSD", "ksdagg": "KSDAgg"}
-# Rejection rate and seconds per trial, on a GPU, in 100 dimensions. On the diffusion the paper's row "KE+GO" has no refinement.
+# Rejection rate and seconds per trial, on a GPU, in 100 dimensions. On the diffusion the paper's
+# row "KE+GO" has no refinement.
 _STUDENT = {
     EXACT: (1.0, 0.49),
     GO: (0.67, 44.24),
@@ -84,7 +98,7 @@ PUBLISHED = {
 }
 
 
-def tasks(settings):
+def tasks(settings: Settings) -> list[Task]:
     return [
         dict(problem=problem, d=d, trial=trial)
         for d in settings["d"]
@@ -93,7 +107,7 @@ def tasks(settings):
     ]
 
 
-def run_task(task, settings, rng):
+def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:
     d = task["d"]
     p, q, _ = _problem(task["problem"], d, rng)
     x = q.sample(settings["n"], rng=rng)
@@ -102,7 +116,7 @@ def run_task(task, settings, rng):
     found = dict(common, basis="identity", train=train, debias=False, null="bootstrap")
     last = d == settings["d"][-1]
 
-    def refined(epochs, parametrisation):
+    def refined(epochs: int, parametrisation: str) -> GofResult:
         start = Slices(np.eye(d), random_slices(d, d, rng=rng).g)
         options = dict(
             epochs=epochs, batch_size=settings["batch_size"], parametrisation=parametrisation
@@ -110,7 +124,7 @@ def run_task(task, settings, rng):
         slices = refine_slices(train, p, start, **options, rng=rng)
         return gof_test(test, p, slices=slices, null="bootstrap", **common)
 
-    def active_refined(epochs, batch_size):
+    def active_refined(epochs: int, batch_size: str) -> GofResult:
         return gof_test(
             test, p, refine=dict(epochs=epochs, batch_size=settings[batch_size]), **found
         )
@@ -151,7 +165,7 @@ def run_task(task, settings, rng):
     return [dict(task, p=pvalues, seconds=seconds, sweep=sweep)]
 
 
-def _problem(name, d, rng):
+def _problem(name: str, d: int, rng: np.random.Generator) -> Problem:
     if name == NULL:
         return make_null("normal", d, rng)
     if name == T_AS_RUN:
@@ -159,17 +173,17 @@ def _problem(name, d, rng):
     return make_problem(name, d, rng)
 
 
-def _timed(test):
+def _timed(test: Callable[[], GofResult]) -> tuple[float, float]:
     start = time.perf_counter()
     pvalue = float(test().pvalue)
     return pvalue, time.perf_counter() - start
 
 
-def _label(method):
+def _label(method: str) -> str:
     return _LABELS.get(method, method.upper())
 
 
-def _methods(settings):
+def _methods(settings: Settings) -> list[str]:
     return [
         AGGREGATE,
         EXACT,
@@ -183,8 +197,10 @@ def _methods(settings):
     ]
 
 
-def report(rows, settings):
-    counts, sweep, seconds = {}, {}, {}
+def report(rows: list[Row], settings: Settings) -> list[Block]:
+    counts: Counts = {}
+    sweep: Counts = {}
+    seconds: Seconds = {}
     for row in rows:
         cell = row["problem"], row["d"]
         for method, pvalue in row["p"].items():
@@ -196,19 +212,23 @@ def report(rows, settings):
     d = settings["d"][-1]
     comparable = d == 100 and settings["n"] == 1000 and settings["go_epochs"] == 1000
     words = (
-        "The paper's numbers are means of 100 trials on a GPU. 'Agrees' says whether the 95% interval of our rate covers the "
-        "paper's rate; the paper's has an uncertainty of its own, of about 0.1 where it is near a half."
+        "The paper's numbers are means of 100 trials on a GPU. 'Agrees': the 95% interval of our "
+        "rate covers the paper's rate. The paper's rate is uncertain too, by about 0.1 near a half."
         if comparable
-        else "The paper's numbers are for 100 dimensions, 1000 samples and 1000 epochs of GO: not shown beside this scale."
+        else "The paper's numbers are for 100 dimensions, 1000 samples and 1000 epochs of GO: "
+        "not shown beside this scale."
     )
     return [
         Text(
-            f"{settings['trials']} trials per cell, {settings['last_trials']} in {d} dimensions; {settings['n']} samples, {settings['train']} of them for training; level 0.05; "
-            f"{settings['n_resamples']} bootstrap replicates. GO: {settings['go_epochs']} epochs from random g; KE+GO: "
-            f"{settings['ke_go_epochs']} epochs from active g. Minibatches of {settings['batch_size']} for GO, of "
-            f"{settings['ke_batch_size']} for KE+GO, where more steps in an epoch pay (both are shown). 'unit g' climbs with vectors "
-            "of length 1, the published code with a Gaussian vector, whose steps on the sphere are sqrt(D) times smaller. Ex, GE, "
-            "KE are the paper's own estimates (debias=False). Tests without slices and the package's default use all samples."
+            f"{settings['trials']} trials per cell, {settings['last_trials']} in {d} dimensions; "
+            f"{settings['n']} samples, {settings['train']} of them for training; level 0.05; "
+            f"{settings['n_resamples']} bootstrap replicates. GO: {settings['go_epochs']} epochs "
+            f"from random g; KE+GO: {settings['ke_go_epochs']} epochs from active g. Minibatches "
+            f"of {settings['batch_size']} for GO and of {settings['ke_batch_size']} for KE+GO, "
+            "where more steps in an epoch help (both are shown). 'unit g' ascends with vectors of "
+            "length 1, the published code with a Gaussian vector, whose steps on the sphere are "
+            "sqrt(D) times smaller. Ex, GE and KE are the paper's own estimates (debias=False). "
+            "Tests without slices and the package's default use all samples."
         ),
         Heading(f"Rejection rates and seconds per test in {d} dimensions"),
         Text(words),
@@ -216,7 +236,8 @@ def report(rows, settings):
         *_disagreements(counts, settings, d, comparable),
         figure_of(
             _figure(counts, sweep, settings),
-            f"Above: rejection rate against the dimension. Below: against epochs of GO, in {d} dimensions. Bands: 95% intervals",
+            f"Above: rejection rate against the dimension. Below: against epochs of GO, in {d} "
+            "dimensions. Bands: 95% intervals",
         ),
         Heading("Level: rejection rate where the model is right"),
         _levels(counts, settings),
@@ -226,18 +247,19 @@ def report(rows, settings):
         _sweep_table(sweep, settings),
         Heading(f"What active slices save over gradient ascent from random ones, {d} dimensions"),
         Text(
-            f"KE+GO with {settings['ke_go_epochs']} epochs against GO with as many, and with the fewest that were tried at which GO "
-            "rejects as often. Seconds: medians of a whole test, slices included; times saved: the seconds of GO over those of KE+GO."
+            f"KE+GO with {settings['ke_go_epochs']} epochs against GO with as many, and with the "
+            "fewest epochs, of those tried, at which GO rejects as often. Seconds: medians of a "
+            "whole test, slices included; times saved: the seconds of GO over those of KE+GO."
         ),
         _savings_table(sweep, seconds, settings),
     ]
 
 
-def _alternatives(settings):
+def _alternatives(settings: Settings) -> list[str]:
     return [problem for problem in settings["problems"] if problem != NULL]
 
 
-def _table(counts, seconds, settings, d, comparable):
+def _table(counts: Counts, seconds: Seconds, settings: Settings, d: int, comparable: bool) -> Table:
     table = []
     for problem in settings["problems"]:
         for method in _methods(settings):
@@ -261,27 +283,26 @@ def _table(counts, seconds, settings, d, comparable):
     return Table(header, table)
 
 
-# Why a row differs from the paper's, for one problem or (None) for all of them.
+# Why a row differs from the paper's, by method and problem (None: all problems).
 _REASONS = {
-    (
-        KE_GO_WIDE,
-        None,
-    ): "minibatches of 50 make four steps of an epoch on 200 training samples, those of 20 make ten, and the paper does not "
-    "give its own; with 100 epochs the wide ones get there too (table of epochs).",
-    (
-        GO,
-        T_AS_RUN,
-    ): "against N(0, I) the variances differ as well, which is easier to see. GO as published agrees with the problem as stated, "
-    "so the paper's numbers seem to be for that one.",
-    (
-        GO,
-        None,
-    ): "it climbs from random directions for a fixed time; where it gets differs from trial to trial.",
+    (KE_GO_WIDE, None): (
+        "on 200 training samples, an epoch is four steps with minibatches of 50 and ten with "
+        "minibatches of 20. The paper does not state its size. With 100 epochs the large "
+        "minibatches reach the same rate (table of epochs)."
+    ),
+    (GO, T_AS_RUN): (
+        "against N(0, I) the variances differ as well, which is easier to detect. GO as published "
+        "agrees with the problem as stated, so the paper's numbers seem to be for that one."
+    ),
+    (GO, None): (
+        "it ascends from random directions for a fixed time; how far it gets differs from trial to "
+        "trial."
+    ),
 }
 
 
-def _disagreements(counts, settings, d, comparable):
-    """Why rows differ from the paper's, those that do; and where the paper has a curve but no number."""
+def _disagreements(counts: Counts, settings: Settings, d: int, comparable: bool) -> Iterator[Block]:
+    """Which rows differ from the paper's, and why; and where the paper has only a curve."""
     if not comparable:
         return
     yield Heading("Where this differs from the paper, and why")
@@ -299,17 +320,19 @@ def _disagreements(counts, settings, d, comparable):
     if not found:
         yield Text("No row with a published number differs.")
     yield Text(
-        "RFSD (L1-IMQ): the paper shows a curve that does well on Laplace and t and fails on the diffusion, without settings. Ours draws its "
-        "locations as its authors' code does, near the samples; drawn as in their paper, far out, it has little power from 10 dimensions on "
-        "(`baselines.RFSD(scale='paper')`). Its null is drawn from the model, theirs is a normal law with nominal levels for each dimension."
+        "RFSD (L1-IMQ): the paper shows a curve that does well on Laplace and t and fails on the "
+        "diffusion, without settings. Ours draws its locations near the samples, as its authors' "
+        "code does. Drawn as in their paper, far from the samples, it has little power from 10 "
+        "dimensions on (`baselines.RFSD(scale='paper')`). Our null distribution is drawn from the "
+        "model; theirs is normal, with nominal levels for each dimension."
     )
 
 
-def _or_blank(value):
+def _or_blank(value: float | None) -> str:
     return "" if value is None else f"{value:g}"
 
 
-def _levels(counts, settings):
+def _levels(counts: Counts, settings: Settings) -> Table:
     table = []
     for method in _methods(settings):
         cells = [counts[method, NULL, d] for d in settings["d"]]
@@ -323,7 +346,7 @@ def _levels(counts, settings):
     return Table(["test", *(f"D = {d}" for d in settings["d"]), "all (95% interval)"], table)
 
 
-def _all_dimensions(counts, settings):
+def _all_dimensions(counts: Counts, settings: Settings) -> Iterator[Block]:
     for problem in _alternatives(settings):
         yield Text(f"{problem}:")
         table = [
@@ -339,7 +362,7 @@ def _all_dimensions(counts, settings):
         yield Table(["test", *(f"D = {d}" for d in settings["d"])], table)
 
 
-def _sweep_table(sweep, settings):
+def _sweep_table(sweep: Counts, settings: Settings) -> Table:
     table = [
         [
             method,
@@ -351,8 +374,8 @@ def _sweep_table(sweep, settings):
     return Table(["test", "epochs", *settings["problems"]], table)
 
 
-def _savings_table(sweep, seconds, settings):
-    def cell(method, epochs, problem):
+def _savings_table(sweep: Counts, seconds: Seconds, settings: Settings) -> Table:
+    def cell(method: str, epochs: int, problem: str) -> tuple[float, float]:
         rejected, trials = sweep[method, epochs, problem]
         return rejected / trials, float(np.median(seconds[method, epochs, problem]))
 
@@ -378,7 +401,8 @@ def _savings_table(sweep, seconds, settings):
                 )
             else:
                 row.append(
-                    f"not by {tried[-1]} epochs, {reached:.2f} in {theirs:.2f} s: more than {theirs / ours:.1f}"
+                    f"not by {tried[-1]} epochs, {reached:.2f} in {theirs:.2f} s: "
+                    f"more than {theirs / ours:.1f}"
                 )
             table.append(row)
     return Table(
@@ -406,7 +430,7 @@ _LINES = {
 _BASELINE_COLOURS = ("#cc79a7", "#7f7f7f", "#8c564b", "#9467bd", "#bcbd22")
 
 
-def _figure(counts, sweep, settings):
+def _figure(counts: Counts, sweep: Counts, settings: Settings) -> Any:
     plt = pyplot()
     problems = settings["problems"]
     styles = _LINES | {
@@ -429,7 +453,7 @@ def _figure(counts, sweep, settings):
             _line(lower, [max(1, count) for count in epochs], cells, styles[method], method)
         upper.set_title(problem, fontsize=9)
         log_axis(upper, settings["d"], "dimension")
-        # Active g without refinement stand at the left edge, since a logarithm has no zero.
+        # Active g without refinement is drawn at the left edge, since zero has no logarithm.
         log_axis(
             lower,
             sorted({count for _, count, _ in sweep if count}),
@@ -442,7 +466,14 @@ def _figure(counts, sweep, settings):
     return figure
 
 
-def _line(axis, places, counts, style, label, band=True):
+def _line(
+    axis: Any,
+    places: Sequence[float],
+    counts: Sequence[Sequence[int]],
+    style: tuple[str, str, str],
+    label: str,
+    band: bool = True,
+) -> None:
     colour, dashes, marker = style
     rate_line(axis, places, counts, label, colour, dashes, marker, band=band)
     axis.axhline(0.05, color="grey", linewidth=0.6)

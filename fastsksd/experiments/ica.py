@@ -1,11 +1,18 @@
-"""Training of ICA models (Section "Model learning: ICA"): test NLL after training, its course, and its distance from the truth."""
+"""Training of ICA models (Section "Model learning: ICA"): test NLL, and its gap to the truth."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from importlib.util import find_spec
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..learning import METHODS, Diverged, fit_ica, ica_problem
-from .report import Heading, Table, Text, figure_of, pyplot
+from .report import Block, Heading, Table, Text, figure_of, pyplot
+from .runner import Row, Settings, Task
+
+Cells: TypeAlias = dict[tuple[int, str], list[Row]]
 
 FIGURES = True
 TITLE = "Training of ICA models"
@@ -41,7 +48,7 @@ PUBLISHED = {
 EXPECTED = {10: 7.95, 80: -6.5, 100: -18.7, 150: -58.0}
 
 
-def tasks(settings):
+def tasks(settings: Settings) -> list[Task]:
     methods = [
         method for method in settings["methods"] if method != "lsd" or find_spec("jax") is not None
     ]
@@ -53,8 +60,8 @@ def tasks(settings):
     ]
 
 
-def run_task(task, settings, rng):
-    # All methods of a run are given the same samples and the same beginning.
+def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:
+    # All methods of a run have the same samples and the same initial model.
     problem = ica_problem(
         task["d"],
         n_train=settings["n_train"],
@@ -84,8 +91,9 @@ def run_task(task, settings, rng):
     ]
 
 
-def report(rows, settings):
-    cells, lost = {}, {}
+def report(rows: list[Row], settings: Settings) -> list[Block]:
+    cells: Cells = {}
+    lost: Cells = {}
     for row in rows:
         found = lost if row["diverged"] else cells
         found.setdefault((row["d"], row["method"]), []).append(row)
@@ -97,55 +105,64 @@ def report(rows, settings):
     )
     return [
         Text(
-            f"Student-t sources with 5 degrees of freedom; {settings['n_train']} training and {settings['n_test']} test samples; "
-            f"{settings['runs']} runs, each with its own model, samples and beginning, which all methods share. "
-            f"{settings['steps']} steps of Adam on minibatches of 100, but for {OWN}, this package's own: {settings['scoring_steps']} Gauss-Newton "
-            f"steps on all samples.{missing}"
+            f"Student-t sources with 5 degrees of freedom; {settings['n_train']} training and "
+            f"{settings['n_test']} test samples; {settings['runs']} runs. Each run has its own "
+            "model, samples and initial model, which all methods share. "
+            f"{settings['steps']} steps of Adam on minibatches of 100; for {OWN}, this package's "
+            f"own method, {settings['scoring_steps']} Gauss-Newton steps on all samples.{missing}"
         ),
         Heading("Test NLL after training"),
         Text(
-            "The true NLL differs from one random model to the next, by more than most of these numbers do: read the gap, the NLL "
-            "above that of the true model on the same test samples. The paper does not say what the truth was: its gap is to the mean over "
-            "many models."
+            "The true NLL differs from one random model to the next by more than most of these "
+            "numbers do. So read the gap: the NLL above that of the true model on the same test "
+            "samples. The paper does not report the NLL of its true models; its gap is to the mean "
+            "over many models."
             + (
-                " 'Agrees': the two gaps differ by no more than twice the error of their difference, with the paper's +- as its error."
+                " 'Agrees': the two gaps differ by at most twice the error of their difference, "
+                "with the paper's +- as its error."
                 if comparable
-                else " The paper's numbers, for 15000 steps, stand where it has the dimension; this run is shorter."
+                else " The paper's numbers, for 15000 steps, are shown for its dimensions; this "
+                "run is shorter."
             )
         ),
         _table(cells, lost, settings, comparable),
         Text(
-            "Why the paper's methods stop above the truth, here as there: the V-statistic of a minibatch has its minimum elsewhere (begun at the "
-            "truth they leave it), plain gradients are ill-conditioned, and the rotation left to find has a hundredth of the curvature. Where the "
-            "paper's gap is below zero its true models are not those of the average."
+            "The paper's methods stop above the truth, there and here, for three reasons. The "
+            "V-statistic of a minibatch has its minimum elsewhere: started at the truth they leave "
+            "it. Plain gradients are ill-conditioned. The rotation that is left to find has a "
+            "hundredth of the curvature. Where the paper's gap is negative, its true models differ "
+            "from the average."
         ),
         figure_of(
             _figure(cells, settings),
-            "Along training, a line for each run. Above: NLL over the true model's on test samples. Below: the training loss, which each method "
-            "measures in its own way",
+            "Course of training, one line per run. Above: test NLL above that of the true model. "
+            "Below: the training loss, which differs from method to method",
         ),
     ]
 
 
-def _methods(cells, lost):
+def _methods(cells: Cells, lost: Cells) -> list[str]:
     there = {method for _, method in (*cells, *lost)}
     return [method for method in METHODS if method in there]
 
 
-def _table(cells, lost, settings, comparable):
+def _table(cells: Cells, lost: Cells, settings: Settings, comparable: bool) -> Table:
     table = []
     for d in settings["d"]:
         for method in _methods(cells, lost):
             runs, ended = cells.get((d, method), []), lost.get((d, method), [])
             gaps = [row["nll"] - row["truth"] for row in runs]
-            paper = PUBLISHED.get(method, {}).get(d)
+            seconds = f"{np.median([row['seconds'] for row in runs]):.1f}" if runs else ""
+            paper_nll = paper_gap = agreement = ""
+            if d in PUBLISHED.get(method, {}):
+                mean, error = PUBLISHED[method][d]
+                gap = mean - EXPECTED[d]
+                paper_nll, paper_gap = f"{mean} +- {error}", f"{gap:.2f}"
+                agreement = _agrees(gaps, gap, error) if comparable else ""
             table.append(
-                [d, method, _spread([row["nll"] for row in runs]), "" if paper is None else "{} +- {}".format(*paper),
-                 _spread([row["truth"] for row in runs]), _spread(gaps),
-                 "" if paper is None else f"{paper[0] - EXPECTED[d]:.2f}",
-                 _agrees(gaps, (paper[0] - EXPECTED[d], paper[1])) if comparable and paper is not None else "",
-                 f"{np.median([row['seconds'] for row in runs]):.1f}" if runs else "",
-                 ", ".join(f"after {row['diverged']} steps" for row in ended)]
+                [d, method, _spread([row["nll"] for row in runs]), paper_nll,
+                 _spread([row["truth"] for row in runs]), _spread(gaps), paper_gap, agreement,
+                 seconds, ", ".join(f"after {row['diverged']} steps" for row in ended)]
             )  # fmt: skip
     header = [
         "D",
@@ -162,26 +179,19 @@ def _table(cells, lost, settings, comparable):
     return Table(header, table)
 
 
-def _agrees(gaps, published):
+def _agrees(gaps: Sequence[float], published: float, error: float) -> str:
     if len(gaps) < 2:
         return ""
-    mean, error = published
-    return (
-        "yes"
-        if abs(np.mean(gaps) - mean)
-        <= 2.0 * np.hypot(np.std(gaps, ddof=1) / np.sqrt(len(gaps)), error)
-        else "NO"
-    )
+    allowed = 2.0 * np.hypot(np.std(gaps, ddof=1) / np.sqrt(len(gaps)), error)
+    return "yes" if abs(np.mean(gaps) - published) <= allowed else "NO"
 
 
-def _spread(values):
+def _spread(values: Sequence[float]) -> str:
     if not values:
         return ""
-    return (
-        f"{np.mean(values):.2f} +- {np.std(values, ddof=1):.2f}"
-        if len(values) > 1
-        else f"{values[0]:.2f}"
-    )
+    if len(values) == 1:
+        return f"{values[0]:.2f}"
+    return f"{np.mean(values):.2f} +- {np.std(values, ddof=1):.2f}"
 
 
 _COLOURS = dict(
@@ -194,7 +204,7 @@ _COLOURS = dict(
 _DASHES = dict(zip(METHODS, ("-", "-", "--", "-.", ":", "--", "-"), strict=True))
 
 
-def _figure(cells, settings):
+def _figure(cells: Cells, settings: Settings) -> Any:
     plt = pyplot()
     figure, axes = plt.subplots(
         2, len(settings["d"]), figsize=(0.8 + 3.6 * len(settings["d"]), 6.6), squeeze=False
@@ -211,7 +221,7 @@ def _figure(cells, settings):
         axis.set_yscale("symlog", linthresh=0.1)
         axis.axhline(0.0, color="grey", linewidth=0.6)
         lower.set_yscale("symlog", linthresh=0.01)
-        lower.set_xlabel("share of all steps")
+        lower.set_xlabel("fraction of all steps")
     axes[0, 0].set_ylabel("NLL above the truth")
     axes[1, 0].set_ylabel("training loss")
     axes[0, -1].legend(fontsize=7, framealpha=0.7)

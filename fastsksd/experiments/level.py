@@ -1,11 +1,14 @@
-"""Level of the default test: how often a right model is rejected, over models, dimensions and sample sizes."""
+"""Level of the default test: how often it rejects a right model, by model, dimension and size."""
+
+from __future__ import annotations
 
 import numpy as np
 from scipy import stats
 
 from ..gof import gof_test
 from .problems import make_null
-from .report import Heading, Table, Text
+from .report import Block, Heading, Table, Text
+from .runner import Row, Settings, Task
 
 FIGURES = False
 TITLE = "Level of the default test"
@@ -34,7 +37,7 @@ SCALES = {
 ALPHAS = (0.01, 0.05, 0.1)
 
 
-def tasks(settings):
+def tasks(settings: Settings) -> list[Task]:
     return [
         dict(model=model, d=d, n=n, block=block)
         for n in settings["n"]
@@ -44,7 +47,7 @@ def tasks(settings):
     ]
 
 
-def run_task(task, settings, rng):
+def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:
     model = make_null(task["model"], task["d"], np.random.default_rng(task["block"])).p
     options = dict(burn_in=settings["burn_in"]) if task["model"] == "RBM" else {}
     rows = []
@@ -55,15 +58,15 @@ def run_task(task, settings, rng):
     return rows
 
 
-def report(rows, settings):
-    cells = {}
+def report(rows: list[Row], settings: Settings) -> list[Block]:
+    cells: dict[tuple[str, int, int], list[float]] = {}
     for row in rows:
         cells.setdefault((row["model"], row["d"], row["n"]), []).append(row["p"])
     table, outside = [], 0
     # Bounds for all cells at once: the chance that any of them lies outside is 5%.
     tail = 0.025 / len(cells)
-    for (model, d, n), pvalues in cells.items():
-        pvalues = np.array(pvalues)
+    for (model, d, n), values in cells.items():
+        pvalues = np.array(values)
         low, high = stats.binom.ppf([tail, 1 - tail], pvalues.size, 0.05) / pvalues.size
         rates = [np.mean(pvalues <= alpha) for alpha in ALPHAS]
         inside = low <= rates[1] <= high
@@ -76,15 +79,16 @@ def report(rows, settings):
                 pvalues.size,
                 *(f"{rate:.3f}" for rate in rates),
                 f"{low:.3f} to {high:.3f}",
-                _yes(inside),
+                "yes" if inside else "NO",
             ]
         )
     pooled = np.mean([row["p"] <= 0.05 for row in rows])
     return [
         Text(
-            f"The model is right: x is drawn from it. {settings['n_resamples']} wild bootstrap replicates, default options. "
-            f"Rejection rate over all {len(rows)} tests at level 0.05: {pooled:.4f}. Cells outside the binomial bounds "
-            f"(simultaneous over {len(cells)} cells): {outside}."
+            "The model is right: x is drawn from it. "
+            f"{settings['n_resamples']} wild bootstrap replicates, default options. Rejection rate "
+            f"over all {len(rows)} tests at level 0.05: {pooled:.4f}. Cells outside the binomial "
+            f"bounds (simultaneous over {len(cells)} cells): {outside}."
         ),
         Heading("Rejection rates"),
         Table(
@@ -100,7 +104,3 @@ def report(rows, settings):
             table,
         ),
     ]
-
-
-def _yes(flag):
-    return "yes" if flag else "NO"

@@ -1,17 +1,39 @@
-"""Power study: the default test against each of its members, the paper's variants and KSD, where nobody knows the answer beforehand.
+"""Power study: the default test against each of its members, the paper's variants and KSD.
 
-The paper's benchmarks differ from the model coordinate by coordinate, so that r = identity is the answer given away; here they are
-also rotated. Beside every power stands the level: the same test where the model is right.
+The paper's benchmarks differ from the model coordinate by coordinate, so that r = identity gives
+the answer away. Here they are also rotated. The level, the same test where the model is right, is
+shown beside every power.
 """
 
+from __future__ import annotations
+
 import time
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..gof import gof_test
+from ..plot import rate_line
+from ..procedure.combine import Member
 from ..procedure.family import MULTIPLES
 from .problems import PROBLEMS, make_null, make_problem
-from .report import Heading, Table, Text, figure_of, interval, pyplot
+from .report import (
+    Block,
+    Heading,
+    Table,
+    Text,
+    count_rejection,
+    figure_of,
+    interval,
+    log_axis,
+    pyplot,
+    shared_legend,
+    show_rate,
+)
+from .runner import Row, Settings, Task
+
+Cell: TypeAlias = tuple[str, int, int]
 
 FIGURES = True
 TITLE = "Power study"
@@ -56,7 +78,7 @@ MEMBERS = (
 )
 
 
-def tasks(settings):
+def tasks(settings: Settings) -> list[Task]:
     return [
         dict(problem=problem, null=null, d=d, n=n, trial=trial)
         for n, trials in settings["trials"]
@@ -67,8 +89,9 @@ def tasks(settings):
     ]
 
 
-def run_task(task, settings, rng):
-    # Random models are few, so that each is met again and the spread between them shows; the rest is new in every trial.
+def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:
+    # Few random models, each in several trials, so that the spread between them can be seen. All
+    # else is new in every trial.
     model = task["trial"] % settings["models"]
     make = make_null if task["null"] else make_problem
     p, q, level = make(
@@ -94,49 +117,51 @@ def run_task(task, settings, rng):
     return [dict(task, level=level, model=model, p=pvalues, seconds=seconds)]
 
 
-def _members_alone(members):
-    """p-value of each member as a test of its own; the halves of a cross-fitted one are combined by Bonferroni's inequality."""
-    alone = {}
+def _members_alone(members: Iterable[Member]) -> dict[str, float]:
+    """p-value of each member as a test of its own.
+
+    The halves of a cross-fitted one are combined by Bonferroni's inequality.
+    """
+    alone: dict[str, list[float]] = {}
     for member in members:
         alone.setdefault(_member_name(member.name, member.multiple), []).append(member.pvalue)
     return {name: min(1.0, len(values) * min(values)) for name, values in alone.items()}
 
 
-def _member_name(name, multiple):
+def _member_name(name: str, multiple: float) -> str:
     return f"{name}, x {multiple:g}"
 
 
 class _Rates:
     """Rejection rates at level 0.05 by method and cell (problem, d, n)."""
 
-    def __init__(self, rows):
-        self.counts = {}
-        self.seconds = {}
-        self.cells = {True: {}, False: {}}
+    def __init__(self, rows: list[Row]) -> None:
+        self.counts: dict[tuple[str, bool, Cell], list[int]] = {}
+        self.seconds: dict[tuple[str, int, int], list[float]] = {}
+        self.cells: dict[bool, dict[Cell, str]] = {True: {}, False: {}}
         for row in rows:
             cell = row["problem"], row["d"], row["n"]
             self.cells[row["null"]][cell] = row["level"]
             for method, pvalue in row["p"].items():
-                count = self.counts.setdefault((method, row["null"], cell), [0, 0])
-                count[0] += pvalue <= 0.05
-                count[1] += 1
+                count_rejection(self.counts, (method, row["null"], cell), pvalue)
             for method, value in row["seconds"].items():
                 self.seconds.setdefault((method, row["d"], row["n"]), []).append(value)
 
-    def rate(self, method, cell, null=False):
+    def rate(self, method: str, cell: Cell, null: bool = False) -> float:
         count = self.counts.get((method, null, cell))
         return np.nan if count is None else count[0] / count[1]
 
-    def mean(self, method, null=False, problem=None, d=None):
-        """Mean over cells, of one problem or of all; nan where the method is missing, as members are in few dimensions."""
+    def mean(self, method: str, null: bool = False, problem: str | None = None) -> float:
+        """Mean over the cells of one problem or of all; NaN without the method.
+
+        In low dimension some members are missing.
+        """
         values = [
-            self.rate(method, cell, null)
-            for cell in self.cells[null]
-            if problem in (None, cell[0]) and d in (None, cell[1])
+            self.rate(method, cell, null) for cell in self.cells[null] if problem in (None, cell[0])
         ]
         return np.nanmean(values) if values and not np.all(np.isnan(values)) else np.nan
 
-    def best_member(self, cell, members):
+    def best_member(self, cell: Cell, members: Sequence[str]) -> tuple[float, str]:
         return max(
             (self.rate(member, cell), member)
             for member in members
@@ -144,7 +169,7 @@ class _Rates:
         )
 
 
-def report(rows, settings):
+def report(rows: list[Row], settings: Settings) -> list[Block]:
     rates = _Rates(rows)
     members = [_member_name(name, multiple) for name in MEMBERS for multiple in MULTIPLES]
     cells = list(rates.cells[False])
@@ -153,21 +178,24 @@ def report(rows, settings):
     )
     averages = {member: rates.mean(member) for member in members}
     favourite = max(averages, key=lambda member: averages[member])
-    split_regret = rates.mean(AGGREGATE) - rates.mean(SPLIT)
+    split_gain = rates.mean(AGGREGATE) - rates.mean(SPLIT)
     largest = max(n for n, _ in settings["trials"] if n <= 1000)
     return [
         Text(
             f"{len(rows)} trials; dimensions {_join(settings['d'])}; samples (and trials per cell) "
-            f"{_join(f'{n} ({trials})' for n, trials in settings['trials'])}; {settings['n_resamples']} replicates, level 0.05. "
-            f"RBMs: {settings['models']} random models. Members alone come from the same runs as the aggregate; the p-values "
-            "of their halves are combined by Bonferroni's inequality."
+            f"{_join(f'{n} ({trials})' for n, trials in settings['trials'])}; "
+            f"{settings['n_resamples']} replicates, level 0.05. RBMs: {settings['models']} random "
+            "models. Members alone come from the same runs as the aggregate; the p-values of their "
+            "halves are combined by Bonferroni's inequality."
         ),
         Heading("Rejection rate by problem, mean over all dimensions and sample sizes"),
         _by_problem(rates, [*METHODS, favourite], settings),
         Text(
-            f"Against the best single member of each cell, picked in hindsight, the aggregate loses {regret:.3f} on average; "
-            f"against the one member that is best over the whole study ({favourite}, {averages[favourite]:.3f}) it gains "
-            f"{rates.mean(AGGREGATE) - averages[favourite]:+.3f}. Cross-fitting against a split: {split_regret:+.3f}."
+            "Against the best single member of each cell, chosen in hindsight, the aggregate loses "
+            f"{regret:.3f} on average. Against the one member that is best over the whole study "
+            f"({favourite}, {averages[favourite]:.3f}) it gains "
+            f"{rates.mean(AGGREGATE) - averages[favourite]:+.3f}. Cross-fitting against a split: "
+            f"{split_gain:+.3f}."
         ),
         figure_of(
             _figure(rates, members, settings, largest),
@@ -186,15 +214,15 @@ def report(rows, settings):
     ]
 
 
-def _join(values):
+def _join(values: Iterable[Any]) -> str:
     return ", ".join(str(value) for value in values)
 
 
-def _show(rate):
+def _show(rate: float) -> str:
     return "" if np.isnan(rate) else f"{rate:.2f}"
 
 
-def _by_problem(rates, methods, settings):
+def _by_problem(rates: _Rates, methods: Sequence[str], settings: Settings) -> Table:
     table = [
         [method, *(_show(rates.mean(method, problem=problem)) for problem in settings["problems"]),
          _show(rates.mean(method)), _show(rates.mean(method, null=True))]
@@ -203,7 +231,7 @@ def _by_problem(rates, methods, settings):
     return Table(["test", *settings["problems"], "mean", "level"], table)
 
 
-def _level_table(rates):
+def _level_table(rates: _Rates) -> Table:
     table = []
     for method in METHODS:
         counts = [rates.counts[method, True, cell] for cell in rates.cells[True]]
@@ -216,7 +244,7 @@ def _level_table(rates):
     return Table(["test", *_NULLS, "all", "95% interval", "tests"], table)
 
 
-def _seconds_table(rates, settings):
+def _seconds_table(rates: _Rates, settings: Settings) -> Table:
     sizes = [
         (d, n)
         for n, _ in settings["trials"]
@@ -230,8 +258,8 @@ def _seconds_table(rates, settings):
     return Table(["test", *(f"d = {d}, n = {n}" for d, n in sizes)], table)
 
 
-def _spread(rows):
-    by_model = {}
+def _spread(rows: list[Row]) -> Table:
+    by_model: dict[tuple[int, int], dict[int, list[bool]]] = {}
     for row in rows:
         if row["problem"] == "RBM" and not row["null"]:
             cell = by_model.setdefault((row["d"], row["n"]), {})
@@ -252,86 +280,55 @@ def _spread(rows):
     return Table(["d", "n", "models", "smallest power", "median", "largest"], table)
 
 
-def _all_cells(rates, members):
+def _all_cells(rates: _Rates, members: Sequence[str]) -> Table:
+    others = [method for method in METHODS if method != AGGREGATE]
     table = []
     for cell, level in rates.cells[False].items():
-        rejected, trials = rates.counts[AGGREGATE, False, cell]
-        low, high = interval(rejected, trials)
         best, name = rates.best_member(cell, members)
         table.append(
-            [*cell, f"{rejected / trials:.2f} ({low:.2f} to {high:.2f})", _show(rates.rate(AGGREGATE, (level, *cell[1:]), null=True)),
-             f"{best:.2f}", name, *(_show(rates.rate(method, cell)) for method in METHODS if method != AGGREGATE)]
-        )  # fmt: skip
+            [
+                *cell,
+                show_rate(*rates.counts[AGGREGATE, False, cell]),
+                _show(rates.rate(AGGREGATE, (level, *cell[1:]), null=True)),
+                f"{best:.2f}",
+                name,
+                *(_show(rates.rate(method, cell)) for method in others),
+            ]
+        )
     header = ["problem", "d", "n", "aggregate (95% interval)", "its level", "best member", "which"]
-    return Table([*header, *(method for method in METHODS if method != AGGREGATE)], table)
+    return Table([*header, *others], table)
 
 
-def _figure(rates, members, settings, n):
+_LINES = {
+    AGGREGATE: ("#000000", "-", "o"),
+    "KSD": ("#d55e00", "--", "s"),
+    "SKSD-g, KE": ("#0072b2", "-.", "^"),
+    "SKSD-rg, KE, 3 slices": ("#009e73", ":", "v"),
+}
+
+
+def _figure(rates: _Rates, members: Sequence[str], settings: Settings, n: int) -> Any:
     plt = pyplot()
-    problems = settings["problems"]
+    problems, dimensions = settings["problems"], settings["d"]
     columns = 4
     height = -(-len(problems) // columns)
-    figure, axes = plt.subplots(
-        height,
-        columns,
-        figsize=(3.1 * columns, 2.5 * height),
-        sharex=True,
-        sharey=True,
-        squeeze=False,
-    )
-    lines = {
-        AGGREGATE: ("#000000", "-", "o"),
-        "KSD": ("#d55e00", "--", "s"),
-        "SKSD-g, KE": ("#0072b2", "-.", "^"),
-        "SKSD-rg, KE, 3 slices": ("#009e73", ":", "v"),
-    }
+    size = (3.1 * columns, 2.5 * height)
+    figure, axes = plt.subplots(height, columns, figsize=size, sharey=True, squeeze=False)
     for axis, problem in zip(axes.flat, problems, strict=False):
-        for method, (colour, style, marker) in lines.items():
-            values = [rates.rate(method, (problem, d, n)) for d in settings["d"]]
-            axis.plot(
-                settings["d"],
-                values,
-                style,
-                color=colour,
-                marker=marker,
-                markersize=4,
-                label=method,
-            )
-        bands = [interval(*rates.counts[AGGREGATE, False, (problem, d, n)]) for d in settings["d"]]
-        axis.fill_between(
-            settings["d"], *zip(*bands, strict=True), color="black", alpha=0.12, linewidth=0
-        )
-        best = [rates.best_member((problem, d, n), members)[0] for d in settings["d"]]
-        axis.plot(
-            settings["d"],
-            best,
-            color="#cc79a7",
-            linewidth=5,
-            alpha=0.35,
-            zorder=0,
-            label="best member, in hindsight",
-        )
+        cells = [(problem, d, n) for d in dimensions]
+        for method, style in _LINES.items():
+            counts = [rates.counts[method, False, cell] for cell in cells]
+            rate_line(axis, dimensions, counts, method, *style, band=method == AGGREGATE)
+        best = [rates.best_member(cell, members)[0] for cell in cells]
+        band = dict(color="#cc79a7", linewidth=5, alpha=0.35, zorder=0)
+        axis.plot(dimensions, best, **band, label="best member, in hindsight")
         axis.axhline(0.05, color="grey", linewidth=0.6)
         axis.set_title(problem, fontsize=9)
-        axis.set_xscale("log")
-        axis.set_xticks(settings["d"], [str(d) for d in settings["d"]])
-        axis.minorticks_off()
         axis.set_ylim(-0.03, 1.03)
+        log_axis(axis, dimensions, "dimension")
     for axis in list(axes.flat)[len(problems) :]:
         axis.set_visible(False)
-    for axis in axes[-1]:
-        axis.set_xlabel("dimension")
     for axis in axes[:, 0]:
         axis.set_ylabel("rejection rate")
-    handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(
-        handles,
-        labels,
-        loc="lower center",
-        ncol=5,
-        fontsize=8,
-        frameon=False,
-        bbox_to_anchor=(0.5, -0.04),
-    )
-    figure.tight_layout()
+    shared_legend(figure, axes[0, 0], columns=5)
     return figure

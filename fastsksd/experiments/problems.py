@@ -1,17 +1,25 @@
-"""Test problems: a model p, and the law q that the samples really follow.
+"""Test problems: a model p, and the distribution q of the samples.
 
-Each problem is made for a dimension and a seed, which draws what is random in it (a rotation, a hidden direction, an RBM).
+A problem is made for a dimension and a generator, which draws all that is random in it (a rotation,
+a hidden direction, an RBM).
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from .._typing import Array, ArrayLike, Rng
 from ..models import GaussBernRBM, Gaussian, GaussianMixture, Laplace, Model, StudentT
+
+Generator: TypeAlias = np.random.Generator
+Pair: TypeAlias = tuple[Model, Model]
 
 
 class Problem(NamedTuple):
-    """Model `p`, the samples' law `q`, and the name of the family of models whose level stands beside its power."""
+    """Model `p`, distribution `q` of the samples, and the null models whose level is reported."""
 
     p: Model
     q: Model
@@ -19,108 +27,112 @@ class Problem(NamedTuple):
 
 
 class Rotated(Model):
-    """A model seen in other coordinates: samples of `model` times an orthogonal matrix."""
+    """A model in other coordinates: samples of `model` times an orthogonal matrix."""
 
-    def __init__(self, model, rotation):
+    def __init__(self, model: Model, rotation: Array) -> None:
         self.d = model.d
         self.model = model
         self.rotation = rotation
 
-    def sample(self, n, *, rng=None):
+    def sample(self, n: int, *, rng: Rng = None) -> Array:
         return self.model.sample(n, rng=rng) @ self.rotation.T
 
-    def score(self, x):
-        return self.model.score(x @ self.rotation) @ self.rotation.T
+    def score(self, x: ArrayLike) -> Array:
+        return self.model.score(self._check_points(x) @ self.rotation) @ self.rotation.T
 
-    def score_along(self, x, r):
+    def score_along(self, x: ArrayLike, r: ArrayLike) -> Array:
+        x, r = self._check_points_and_direction(x, r)
         return self.model.score_along(x @ self.rotation, r @ self.rotation) @ self.rotation.T
 
 
 class HeavyAxis(Model):
-    """Standard normal, but for a first coordinate with a Student law of unit variance."""
+    """Standard normal, except for a first coordinate with a Student t of unit variance."""
 
-    def __init__(self, d, df=3.0):
+    d: int
+
+    def __init__(self, d: int, df: float = 3.0) -> None:
         self.d = d
         self.tail = StudentT(1, df=df, scale=np.sqrt((df - 2.0) / df))
 
-    def sample(self, n, *, rng=None):
+    def sample(self, n: int, *, rng: Rng = None) -> Array:
         rng = np.random.default_rng(rng)
         return np.concatenate(
             [self.tail.sample(n, rng=rng), rng.standard_normal((n, self.d - 1))], axis=1
         )
 
-    def score(self, x):
+    def score(self, x: ArrayLike) -> Array:
+        x = self._check_points(x)
         return np.concatenate([self.tail.score(x[:, :1]), -x[:, 1:]], axis=1)
 
-    def score_along(self, x, r):
+    def score_along(self, x: ArrayLike, r: ArrayLike) -> Array:
+        x, r = self._check_points_and_direction(x, r)
         tail = self.tail.score_along(x[:, :1], np.ones(1)) * r[0]
         return np.concatenate([tail, np.broadcast_to(-r[1:], (x.shape[0], self.d - 1))], axis=1)
 
 
-def random_rotation(d, rng):
+def random_rotation(d: int, rng: Generator) -> Array:
     """An orthogonal matrix drawn uniformly."""
     q, r = np.linalg.qr(rng.standard_normal((d, d)))
     return q * np.sign(np.diagonal(r))
 
 
-def _direction(d, rng):
+def _direction(d: int, rng: Generator) -> Array:
     v = rng.standard_normal(d)
     return v / np.linalg.norm(v)
 
 
-def _normal(d):
+def _normal(d: int) -> Gaussian:
     return Gaussian(np.zeros(d), 1.0)
 
 
-def _laplace(d, rng):
+def _laplace(d: int, rng: Generator) -> Pair:
     return _normal(d), Laplace(d)
 
 
-def _student(d, rng):
+def _student(d: int, rng: Generator) -> Pair:
     return Gaussian(np.zeros(d), 5.0 / 3.0), StudentT(d, df=5)
 
 
-def _diffusion(d, rng):
+def _diffusion(d: int, rng: Generator) -> Pair:
     return _normal(d), Gaussian(np.zeros(d), np.r_[0.3, np.ones(d - 1)])
 
 
-def _shift(d, rng):
+def _shift(d: int, rng: Generator) -> Pair:
     return _normal(d), Gaussian(0.25 * _direction(d, rng), 1.0)
 
 
-def _correlation(d, rng):
+def _correlation(d: int, rng: Generator) -> Pair:
     cov = np.eye(d)
     cov[0, 1] = cov[1, 0] = 0.5
     return _normal(d), Gaussian(np.zeros(d), cov)
 
 
-def _tail(d, rng):
+def _tail(d: int, rng: Generator) -> Pair:
     return _normal(d), Rotated(HeavyAxis(d), random_rotation(d, rng))
 
 
-def _modes(d, rng, weights):
+def _modes(d: int, rng: Generator, weights: list[float]) -> tuple[GaussianMixture, GaussianMixture]:
     direction = 1.5 * _direction(d, rng)
     means = np.stack([direction, -direction])
-    return GaussianMixture([0.5, 0.5], means, [1.0, 1.0]), GaussianMixture(
-        weights, means, [1.0, 1.0]
-    )
+    p = GaussianMixture([0.5, 0.5], means, [1.0, 1.0])
+    return p, GaussianMixture(weights, means, [1.0, 1.0])
 
 
-def _missing_mode(d, rng):
+def _missing_mode(d: int, rng: Generator) -> Pair:
     p, _ = _modes(d, rng, [0.5, 0.5])
     return p, Gaussian(p.means[0], 1.0)
 
 
-def _wrong_weights(d, rng):
+def _wrong_weights(d: int, rng: Generator) -> Pair:
     return _modes(d, rng, [0.75, 0.25])
 
 
-def _rbm(d, rng):
+def _rbm(d: int, rng: Generator) -> tuple[GaussBernRBM, GaussBernRBM]:
     p = GaussBernRBM.random(d, max(1, round(0.8 * d)), rng=rng)
     return p, p.perturbed(0.02, rng=rng)
 
 
-_MAKERS = {
+_MAKERS: dict[str, tuple[Callable[[int, Generator], Pair], str]] = {
     "Laplace": (_laplace, "normal"),
     "Student t": (_student, "normal"),
     "diffusion": (_diffusion, "normal"),
@@ -131,7 +143,7 @@ _MAKERS = {
     "wrong weights": (_wrong_weights, "mixture"),
     "RBM": (_rbm, "RBM"),
 }
-_NULLS = {
+_NULLS: dict[str, Callable[[int, Generator], Model]] = {
     "normal": lambda d, rng: _normal(d),
     "correlated normal": lambda d, rng: Gaussian(np.zeros(d), 0.5 * np.eye(d) + 0.5),
     "Laplace law": lambda d, rng: Laplace(d),
@@ -148,7 +160,7 @@ PROBLEMS = tuple(
 NULL_MODELS = tuple(_NULLS)
 
 
-def make_problem(name, d, rng):
+def make_problem(name: str, d: int, rng: Generator) -> Problem:
     """The problem of that name in `d` dimensions."""
     base = name.removesuffix(", rotated")
     make, level = _MAKERS[base]
@@ -158,7 +170,7 @@ def make_problem(name, d, rng):
     return Problem(p, q, level)
 
 
-def make_null(name, d, rng):
+def make_null(name: str, d: int, rng: Generator) -> Problem:
     """A problem in which the model is right."""
     model = _NULLS[name](d, rng)
     return Problem(model, model, name)

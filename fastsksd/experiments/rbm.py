@@ -1,19 +1,40 @@
-"""Tests of restricted Boltzmann machines (Section "RBM GOF test"): rejection against perturbation, pruning, refinement, random r.
+"""Tests of restricted Boltzmann machines (Section "RBM GOF test").
 
-Slices are found on states that Gibbs chains meet on the way to equilibrium, and tested on samples from its end. The published
-numbers are for one random model; here there are several, and the spread between them is shown.
+Rejection rates against the perturbation, the number of slices and the epochs of refinement, with
+active and with fixed r. Slices are found on states of the burn-in of Gibbs chains, and tested on
+samples after it. The published numbers are for one random model; here there are several, and the
+spread between them is shown.
 """
 
+from __future__ import annotations
+
 import time
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from .._typing import Array
 from ..gof import gof_test
 from ..models import GaussBernRBM
 from ..plot import rate_line
 from ..refine import refine_slices
 from ..slices import Slices, active_slices
-from .report import Heading, Table, Text, agrees, count_rejection, figure_of, pyplot, show_rate
+from .report import (
+    Block,
+    Heading,
+    Table,
+    Text,
+    agrees,
+    count_rejection,
+    figure_of,
+    pyplot,
+    show_rate,
+)
+from .runner import Row, Settings, Task
+
+# Rejections and tests by method and perturbation, number of slices or epochs.
+Counts: TypeAlias = dict[tuple[str, Any], list[int]]
 
 FIGURES = True
 TITLE = "Tests of restricted Boltzmann machines"
@@ -30,15 +51,18 @@ _COMMON = dict(
 )
 SCALES = {
     "smoke": dict(
-        _COMMON, d=6, hidden=4, n=80, train=80, burn_in=30, n_resamples=99, perturbations=[0.0, 0.01, 0.1], models=2, trials=1,
-        pruning=[1, 3, 6], epochs=[2, 5], go_epochs=5,
+        _COMMON, d=6, hidden=4, n=80, train=80, burn_in=30, n_resamples=99,
+        perturbations=[0.0, 0.01, 0.1], models=2, trials=1, pruning=[1, 3, 6], epochs=[2, 5],
+        go_epochs=5,
     ),
     "quick": dict(
-        _COMMON, perturbations=[0.0, 0.007, 0.01, 0.014], models=10, trials=2, pruning=[1, 3, 10, 50], epochs=[10, 50]
+        _COMMON, perturbations=[0.0, 0.007, 0.01, 0.014], models=10, trials=2,
+        pruning=[1, 3, 10, 50], epochs=[10, 50],
     ),
     "paper": dict(
-        _COMMON, perturbations=[0.0, 0.005, 0.007, 0.009, 0.01, 0.011, 0.012, 0.013, 0.014, 0.016, 0.018], models=10, trials=10,
-        pruning=[1, 2, 3, 5, 10, 20, 50], epochs=[10, 25, 50, 100, 200],
+        _COMMON,
+        perturbations=[0.0, 0.005, 0.007, 0.009, 0.01, 0.011, 0.012, 0.013, 0.014, 0.016, 0.018],
+        models=10, trials=10, pruning=[1, 2, 3, 5, 10, 20, 50], epochs=[10, 25, 50, 100, 200],
     ),
 }  # fmt: skip
 AGGREGATE, AGGREGATE_TRAINED, KSD = (
@@ -71,7 +95,7 @@ METHODS = (
 PUBLISHED = {EXACT: (0.95, 0.04), KE: (0.67, 0.19), GO: (0.45, 10.15)}
 
 
-def tasks(settings):
+def tasks(settings: Settings) -> list[Task]:
     return [
         dict(perturbation=perturbation, model=model, trial=trial)
         for trial in range(settings["trials"])
@@ -80,7 +104,7 @@ def tasks(settings):
     ]
 
 
-def run_task(task, settings, rng):
+def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:
     p = GaussBernRBM.random(
         settings["d"], settings["hidden"], rng=np.random.default_rng(task["model"])
     )
@@ -97,10 +121,10 @@ def run_task(task, settings, rng):
         KE: lambda: trial.active("ke", n_slices=m),
         KE_DEBIASED: lambda: active_slices(train, p, n_slices=m),
         GE: lambda: trial.active("ge", n_slices=m),
-        GO: lambda: trial.climbed(Slices(axes, axes), epochs),
+        GO: lambda: trial.refined(Slices(axes, axes), epochs),
         RANDOM_EXACT: lambda: trial.active("exact", basis=one_hot),
         RANDOM_KE: lambda: trial.active("ke", basis=one_hot),
-        RANDOM_GO: lambda: trial.climbed(Slices(axes, axes), epochs, update="g"),
+        RANDOM_GO: lambda: trial.refined(Slices(axes, axes), epochs, update="g"),
     }
     for name, search in searches.items():
         start = time.perf_counter()
@@ -120,19 +144,27 @@ def run_task(task, settings, rng):
 
 
 class _Trial:
-    """One set of samples, with the ways to find slices for it and to test along them."""
+    """One set of samples, with the searches for slices and the test along them."""
 
-    def __init__(self, p, q, x, train, settings, rng):
+    def __init__(
+        self,
+        p: GaussBernRBM,
+        q: GaussBernRBM,
+        x: Array,
+        train: Array,
+        settings: Settings,
+        rng: np.random.Generator,
+    ) -> None:
         self.p, self.q, self.x, self.train, self.rng = p, q, x, train, rng
         self.n_resamples = settings["n_resamples"]
 
-    def active(self, estimator, **options):
+    def active(self, estimator: str, **options: Any) -> Slices:
         score_q = self.q if estimator == "exact" else None
         return active_slices(
             self.train, self.p, estimator=estimator, score_q=score_q, debias=False, **options
         )
 
-    def climbed(self, slices, epochs, update="rg"):
+    def refined(self, slices: Slices, epochs: int, update: str = "rg") -> Slices:
         batch_size = min(100, self.train.shape[0])
         return refine_slices(
             self.train,
@@ -144,7 +176,7 @@ class _Trial:
             rng=self.rng,
         )
 
-    def pvalue(self, slices):
+    def pvalue(self, slices: Slices) -> float:
         result = gof_test(
             self.x,
             self.p,
@@ -156,13 +188,13 @@ class _Trial:
         return float(result.pvalue)
 
 
-def _ablations(trial, settings, axes):
+def _ablations(trial: _Trial, settings: Settings, axes: Array) -> dict[str, list[list[Any]]]:
     """p-values as [method, number of slices, p] and [method with slices, epochs, p]."""
     exact, ke = trial.active("exact"), trial.active("ke")
-    climbed = trial.climbed(Slices(axes, axes), settings["go_epochs"])
+    refined = trial.refined(Slices(axes, axes), settings["go_epochs"])
     pruning = [
         [name, m, trial.pvalue(slices[:m])]
-        for name, slices in ((EXACT, exact), (KE, ke), (GO, climbed))
+        for name, slices in ((EXACT, exact), (KE, ke), (GO, refined))
         for m in settings["pruning"]
     ]
     m = settings["slices"]
@@ -173,15 +205,19 @@ def _ablations(trial, settings, axes):
         f"{GO}, {len(axes)}": Slices(axes, axes),
     }
     epochs = [
-        [name, count, trial.pvalue(trial.climbed(start, count))]
+        [name, count, trial.pvalue(trial.refined(start, count))]
         for name, start in starts.items()
         for count in [0, *settings["epochs"]]
     ]
     return {"pruning": pruning, "epochs": epochs}
 
 
-def report(rows, settings):
-    counts, pruning, epochs, seconds, by_model = {}, {}, {}, {}, {}
+def report(rows: list[Row], settings: Settings) -> list[Block]:
+    counts: Counts = {}
+    pruning: Counts = {}
+    epochs: Counts = {}
+    seconds: dict[str, list[float]] = {}
+    by_model: dict[tuple[str, float, int], list[int]] = {}
     for row in rows:
         for method, pvalue in row["p"].items():
             count_rejection(counts, (method, row["perturbation"]), pvalue)
@@ -194,15 +230,18 @@ def report(rows, settings):
     comparable = all(settings[name] == _COMMON[name] for name in _COMMON)
     return [
         Text(
-            f"D = {settings['d']}, {settings['hidden']} hidden units, {settings['burn_in']} Gibbs steps, {settings['n']} test "
-            f"samples, {settings['train']} states from the burn-in for training; level 0.05. {settings['models']} random models, each with "
-            f"{settings['trials']} perturbations and samples. Active slices: the top {settings['slices']}, by the paper's own "
-            "estimates unless it says 'debiased'; GO: r and g from the coordinates, "
-            f"{settings['go_epochs']} epochs. rand: r is one-hot and stays, {settings['slices']} at random (all of them for GO)."
+            f"D = {settings['d']}, {settings['hidden']} hidden units, {settings['burn_in']} Gibbs "
+            f"steps, {settings['n']} test samples, {settings['train']} states from the burn-in for "
+            f"training; level 0.05. {settings['models']} random models, each with "
+            f"{settings['trials']} perturbations and samples. Active slices: the top "
+            f"{settings['slices']}, by the paper's own estimates unless marked 'debiased'. GO: r "
+            f"and g from the coordinates, {settings['go_epochs']} epochs. rand: r is one-hot and "
+            f"fixed, {settings['slices']} at random (all of them for GO)."
         ),
         Heading(f"At perturbation {settings['at']:g}"),
         Text(
-            "The paper's numbers are for one random model, on a GPU. 'Agrees': the 95% interval of our rate covers the paper's."
+            "The paper's numbers are for one random model, on a GPU. 'Agrees': the 95% interval of "
+            "our rate covers the paper's."
             if comparable
             else "The paper's numbers are for its own sizes: not shown beside this scale."
         ),
@@ -210,8 +249,8 @@ def report(rows, settings):
         *_remarks(counts, settings, comparable),
         figure_of(
             _figure(counts, pruning, epochs, settings),
-            "Rejection rate against the perturbation; against the number of slices and against epochs of GO at perturbation "
-            f"{settings['at']:g}. Bands: 95% intervals",
+            "Rejection rate against the perturbation; against the number of slices and against "
+            f"epochs of GO at perturbation {settings['at']:g}. Bands: 95% intervals",
         ),
         Heading("All perturbations (0 is the level)"),
         Table(
@@ -231,7 +270,13 @@ def report(rows, settings):
     ]
 
 
-def _table(counts, by_model, seconds, settings, comparable):
+def _table(
+    counts: Counts,
+    by_model: dict[tuple[str, float, int], list[int]],
+    seconds: dict[str, list[float]],
+    settings: Settings,
+    comparable: bool,
+) -> Table:
     table = []
     for method in METHODS:
         count = counts[method, settings["at"]]
@@ -243,15 +288,17 @@ def _table(counts, by_model, seconds, settings, comparable):
             )
         ]
         table.append(
-            [method, show_rate(*count), "" if rate is None else rate, agrees(*count, rate), f"{min(rates):.2f} to {max(rates):.2f}",
-             f"{np.median(seconds[method]):.3f}" if method in seconds else "", "" if paper_seconds is None else paper_seconds]
+            [method, show_rate(*count), "" if rate is None else rate, agrees(*count, rate),
+             f"{min(rates):.2f} to {max(rates):.2f}",
+             f"{np.median(seconds[method]):.3f}" if method in seconds else "",
+             "" if paper_seconds is None else paper_seconds]
         )  # fmt: skip
     header = ["test", "rejection rate (95% interval)", "paper", "agrees", "from model to model"]
     return Table([*header, "seconds to find slices, median", "paper (GPU)"], table)
 
 
-def _remarks(counts, settings, comparable):
-    """Where rows differ from the paper's, and what explains the others."""
+def _remarks(counts: Counts, settings: Settings, comparable: bool) -> Iterator[Block]:
+    """Which rows differ from the paper's, and what explains the others."""
     if not comparable:
         return
     differ = [
@@ -261,17 +308,20 @@ def _remarks(counts, settings, comparable):
     ]
     if differ:
         yield Text(
-            f"Rows that differ from the paper's: {', '.join(differ)}. The paper has one random model; between ours the power moves by as much "
-            "as the fifth column says, and a rate averaged over models is not the rate of one."
+            f"Rows that differ from the paper's: {', '.join(differ)}. The paper has one random "
+            "model. Between ours the power varies as the fifth column shows, and a rate averaged "
+            "over models is not the rate of one."
         )
     yield Text(
-        "The coupling is x.B h / 2, as in the published test-bed; as printed in the paper, without the half, KE rejects always. The default family "
-        "finds its slices on halves of the 1000 test samples; the tests beside it have 2000 states from the burn-in for that, as "
-        "the row 'aggregate, slices from the burn-in' has. GE takes the score of q for nearly zero in 50 dimensions."
+        "The coupling is x.B h / 2, as in the published test-bed. As printed in the paper, without "
+        "the half, KE always rejects. The default family finds its slices on halves of the 1000 "
+        "test samples; the other tests use 2000 states from the burn-in, as does the row "
+        "'aggregate, slices from the burn-in'. GE estimates the score of q as nearly zero in 50 "
+        "dimensions."
     )
 
 
-def _ablation_table(counts, what):
+def _ablation_table(counts: Counts, what: str) -> Table:
     places = sorted({place for _, place in counts})
     table = [
         [method, *(show_rate(*counts[method, place]) for place in places)]
@@ -290,7 +340,7 @@ _COLOURS = {
 }
 
 
-def _figure(counts, pruning, epochs, settings):
+def _figure(counts: Counts, pruning: Counts, epochs: Counts, settings: Settings) -> Any:
     plt = pyplot()
     figure, axes = plt.subplots(1, 4, figsize=(14, 3.4), sharey=True)
     places = settings["perturbations"]

@@ -1,10 +1,14 @@
-"""Reports: blocks of text, tables and figures, written as Markdown beside its pictures and as one self-contained HTML page."""
+"""Reports: blocks of text, tables and figures, written as Markdown with pictures and as HTML."""
+
+from __future__ import annotations
 
 import base64
 import html
 import io
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ..plot import interval
 
@@ -24,8 +28,8 @@ class Text(NamedTuple):
 class Table(NamedTuple):
     """A table: names of the columns, and rows of text or numbers."""
 
-    header: list
-    rows: list
+    header: Sequence[str]
+    rows: Sequence[Sequence[Any]]
 
 
 class Figure(NamedTuple):
@@ -35,7 +39,10 @@ class Figure(NamedTuple):
     caption: str
 
 
-def pyplot():
+Block: TypeAlias = Heading | Text | Table | Figure
+
+
+def pyplot() -> Any:
     """matplotlib's pyplot, drawing to memory."""
     try:
         import matplotlib
@@ -47,7 +54,7 @@ def pyplot():
     return plt
 
 
-def figure_of(figure, caption):
+def figure_of(figure: Any, caption: str) -> Figure:
     """A `Figure` block from a matplotlib figure, which is closed."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})
@@ -55,7 +62,9 @@ def figure_of(figure, caption):
     return Figure(buffer.getvalue(), caption)
 
 
-def write_report(folder, name, title, blocks):
+def write_report(
+    folder: str | os.PathLike[str], name: str, title: str, blocks: Iterable[Block]
+) -> tuple[Path, Path]:
     """Write ``<name>.md`` with its pictures, and ``<name>.html``; returns the two paths."""
     folder = Path(folder)
     blocks = list(blocks)
@@ -83,13 +92,13 @@ def write_report(folder, name, title, blocks):
     return paths
 
 
-def page(title, blocks):
+def page(title: str, blocks: Iterable[Block]) -> str:
     """A self-contained HTML page."""
     body = "\n".join([f"<h1>{html.escape(title)}</h1>", *map(_element, blocks)])
     return _PAGE.format(title=html.escape(title), body=body)
 
 
-def _element(block):
+def _element(block: Block) -> str:
     if isinstance(block, Heading):
         return f"<h2>{html.escape(block.text)}</h2>"
     if isinstance(block, Text):
@@ -103,10 +112,11 @@ def _element(block):
         return f"<table><tr>{head}</tr>{body}</table>"
     data = base64.b64encode(block.png).decode()
     caption = html.escape(block.caption)
-    return f"<figure><img alt='{caption}' src='data:image/png;base64,{data}'><figcaption>{caption}</figcaption></figure>"
+    image = f"<img alt='{caption}' src='data:image/png;base64,{data}'>"
+    return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
 
 
-def _row(cells):
+def _row(cells: Iterable[Any]) -> str:
     return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
@@ -123,29 +133,34 @@ img {{ max-width: 100%; }}
 """
 
 
-def count_rejection(counts, key, pvalue):
+def count_rejection(counts: dict[Any, list[int]], key: Any, pvalue: float) -> None:
     """Add a test at level 0.05 to ``counts[key]``, a list of rejections and tests."""
     count = counts.setdefault(key, [0, 0])
     count[0] += pvalue <= 0.05
     count[1] += 1
 
 
-def show_rate(successes, trials):
+def show_rate(successes: int, trials: int) -> str:
     """A rate with its confidence interval."""
     low, high = interval(successes, trials)
     return f"{successes / trials:.2f} ({low:.2f} to {high:.2f})"
 
 
-def agrees(successes, trials, published):
-    """Whether the confidence interval of a rate covers a published one; nothing where none was published."""
+def agrees(successes: int, trials: int, published: float | None) -> str:
+    """Whether the confidence interval of a rate covers a published one; empty if there is none."""
     if published is None:
         return ""
     low, high = interval(successes, trials)
     return "yes" if low <= published <= high else "NO"
 
 
-def log_axis(axis, ticks, label, first=None):
-    """A logarithmic horizontal axis of a plot; ticks that would crowd have no number. `first` is a place with its name."""
+def log_axis(
+    axis: Any, ticks: Sequence[float], label: str, first: tuple[float, str] | None = None
+) -> None:
+    """Make the horizontal axis logarithmic; ticks that are too close together have no number.
+
+    `first` is a further tick with its name.
+    """
     axis.set_xscale("log")
     axis.minorticks_off()
     places, names = ([first[0]], [first[1]]) if first else ([], [])
@@ -159,7 +174,7 @@ def log_axis(axis, ticks, label, first=None):
     axis.set_xlabel(label)
 
 
-def shared_legend(figure, axis, columns):
+def shared_legend(figure: Any, axis: Any, columns: int) -> None:
     """One legend below all plots, with the lines of one of them."""
     handles, labels = axis.get_legend_handles_labels()
     figure.tight_layout()

@@ -1,4 +1,4 @@
-"""Trials on disk: every finished one is appended at once, so that a run that was killed goes on where it stopped.
+"""Trials on disk: each is appended when it is finished, so that an interrupted run can continue.
 
 An experiment is a module with
 
@@ -8,36 +8,48 @@ An experiment is a module with
     run_task(task, settings, rng)  -> list of rows, each a dict of plain data
     report(rows, settings)         -> list of blocks, see `report`
 
-A task's random numbers come from its own content, so results depend neither on the order of the tasks nor on the number of
-processes. The file of results begins with the settings; a run with others is refused.
+The random numbers of a task come from its own content, so that results depend neither on the order
+of the tasks nor on the number of processes. The file of results begins with the settings; a run
+with other settings is an error.
 """
+
+from __future__ import annotations
 
 import functools
 import json
+import os
 import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..scale import cluster, journal
 from ..scale.pool import ProcessesDied, finished
 
+Settings: TypeAlias = dict[str, Any]
+Task: TypeAlias = dict[str, Any]
+Row: TypeAlias = dict[str, Any]
+Progress: TypeAlias = Callable[[int, int], object]
+
 EXPERIMENTS = ("benchmark_gof", "rbm", "ica", "level", "power")
 
 
 class RunError(Exception):
-    """A run that can't start or go on, with a message for the user."""
+    """A run that can't start or continue, with a message for the user."""
 
 
-def load(name):
+def load(name: str) -> Any:
     """The module of an experiment."""
     if name not in EXPERIMENTS:
         raise RunError(f"unknown experiment {name!r}; there are {', '.join(EXPERIMENTS)}, and all.")
     return import_module(f"{__package__}.{name}")
 
 
-def settings_of(name, scale):
+def settings_of(name: str, scale: str) -> Settings:
     """The settings of an experiment at a scale."""
     scales = load(name).SCALES
     if scale not in scales:
@@ -45,30 +57,52 @@ def settings_of(name, scale):
     return scales[scale]
 
 
-def names_of(name, scale):
-    """The experiments meant by a name, which may be "all"; each has the scale."""
+def names_of(name: str, scale: str) -> tuple[str, ...]:
+    """The experiments of a name, which may be "all"; each has the scale."""
     names = EXPERIMENTS if name == "all" else (name,)
     for each in names:
         settings_of(each, scale)
     return names
 
 
-def run(name, scale="smoke", out="results", *, jobs=1, client=None, resume=False, progress=None):
-    """Run an experiment, or what is left of it; returns its rows in the order of the tasks.
+def run(
+    name: str,
+    scale: str = "smoke",
+    out: str | os.PathLike[str] = "results",
+    *,
+    jobs: int = 1,
+    client: Any = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> list[Row]:
+    """Run an experiment, or what is left of it.
 
     Parameters
     ----------
     name, scale : str
+        Which experiment, and how large.
     out : path
-        Folder of the results, made when it is not there.
+        Folder of the results, created if needed.
     jobs : int
-        Processes; each runs one trial at a time on one thread. With 1, trials run in this process on all threads.
+        Number of processes; each runs one trial at a time on one thread. With 1, trials run in this
+        process on all threads.
     client : dask.distributed.Client, optional
-        Run trials on the workers of this client instead, one on each of their threads. They need fastsksd and its extras installed.
+        Run trials on the workers of this client instead, one on each of their threads. They need
+        fastsksd and its extras installed.
     resume : bool
-        Go on with results that `out` holds. Without it, results there are an error.
+        Continue with the results in `out`. Without it, results there are an error.
     progress : callable, optional
         Called with (number done, number of all) after each trial.
+
+    Returns
+    -------
+    list of dict
+        Rows in the order of the tasks.
+
+    Raises
+    ------
+    RunError
+        If the run can't start or continue. Finished trials are kept.
     """
     experiment = load(name)
     settings = settings_of(name, scale)
@@ -95,16 +129,17 @@ def run(name, scale="smoke", out="results", *, jobs=1, client=None, resume=False
                         progress(count, len(tasks))
         except (ProcessesDied, cluster.ClientLost) as error:
             raise RunError(
-                f"{error}. The {count} trials before are kept; go on with --resume."
+                f"{error}. The {count} trials before are kept; continue with --resume."
             ) from error
         except OSError as error:
             raise RunError(
-                f"could not write {path}: {error}. The {count} trials before are kept; go on with --resume when there is room."
+                f"could not write {path}: {error}. The {count} trials before are kept; "
+                "continue with --resume when there is room."
             ) from error
     return [row for key in keys for row in done[key]]
 
 
-def _held(path):
+def _held(path: Path) -> AbstractContextManager[Any]:
     try:
         return journal.hold(path)
     except journal.Busy as error:
@@ -113,49 +148,53 @@ def _held(path):
         raise RunError(f"could not open {path}: {error}.") from error
 
 
-def _outcomes(function, tasks, jobs, client):
+def _outcomes(
+    function: Callable[[Task], list[Row]], tasks: Sequence[Task], jobs: int, client: Any
+) -> Iterator[tuple[Task, list[Row]]]:
     if client is None:
         return finished(function, tasks, jobs)
 
-    def failed(error):
+    def failed(error: BaseException) -> None:
         raise error
 
     return cluster.finished(client, function, tasks, failed)
 
 
-def task_key(task):
+def task_key(task: Task) -> str:
     """A task as text, the same for equal tasks."""
     return json.dumps(task, sort_keys=True)
 
 
-def task_rng(name, task):
+def task_rng(name: str, task: Task) -> np.random.Generator:
     """Random numbers of a task."""
     return np.random.default_rng([zlib.crc32(name.encode()), zlib.crc32(task_key(task).encode())])
 
 
-def _open_results(path, header, resume):
-    """Results that are there already, by task; a last line that a kill tore apart is taken off."""
+def _open_results(path: Path, header: dict[str, Any], resume: bool) -> dict[str, list[Row]]:
+    """Results in the file, by task; an incomplete last line is removed."""
     journal.begin(path, header)
     try:
         there, lines, whole = journal.read(
             path, lambda line: (line["task"].keys(), line["rows"][0].keys())
         )
     except journal.Unreadable as error:
-        raise RunError(f"{error} Mend it or choose another folder.") from None
+        raise RunError(f"{error} Repair it or choose another folder.") from None
     expected = json.loads(json.dumps(header))
     if there != expected:
         raise RunError(
-            f"{path} holds results of other settings ({_difference(there, expected)}); choose another folder."
+            f"{path} holds results of other settings ({_difference(there, expected)}); "
+            "choose another folder."
         )
     if not resume and lines:
         raise RunError(
-            f"{path} holds {len(lines)} finished trials; go on with --resume or choose another folder."
+            f"{path} holds {len(lines)} finished trials; "
+            "continue with --resume or choose another folder."
         )
     journal.mend(path, whole)
     return {task_key(line["task"]): line["rows"] for line in lines}
 
 
-def _difference(there, wanted):
+def _difference(there: Any, wanted: dict[str, Any]) -> str:
     if not isinstance(there, dict) or not isinstance(there.get("settings"), dict):
         return "it has no settings"
     there = {**there, **there["settings"]}
@@ -168,5 +207,5 @@ def _difference(there, wanted):
     return ", ".join(f"{name}: {there.get(name)} there, {wanted.get(name)} here" for name in names)
 
 
-def _run_task(name, settings, task):
+def _run_task(name: str, settings: Settings, task: Task) -> list[Row]:
     return load(name).run_task(task, settings, task_rng(name, task))

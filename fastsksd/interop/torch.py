@@ -94,6 +94,7 @@ def _loss_function() -> Any:
                 name for name, needed in zip(_INPUTS, ctx.needs_input_grad, strict=False) if needed
             ]
             options: dict[str, Any] = {"kernel": kernel, "statistic": statistic}
+            value: Any
             if ctx.wrt:
                 value, gradients = sksd_value_and_grad(x_, score_, (r_, g_), wrt=ctx.wrt, **options)
                 like = dict(zip(_INPUTS, inputs, strict=True))

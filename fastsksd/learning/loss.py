@@ -11,7 +11,7 @@ for comparison.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
@@ -36,23 +36,49 @@ from ..slices import Slices, check_basis, find_slices
 _LANCZOS_STEPS = 6  # for g, which ascends afterwards anyway
 
 
-class SteinLoss(Protocol):
-    """What training needs from a loss."""
+class SteinLoss:
+    """Base of the losses: what training needs from one."""
 
     def __call__(self, x: ArrayLike, score: Score) -> tuple[float, Array]:
-        """Value at samples `x` and gradient in the scores there."""
-        ...
+        """Evaluate the loss, and let what it learns itself take a step.
+
+        Parameters
+        ----------
+        x : (n, d) array
+            Samples.
+        score : (n, d) array, callable or model
+            Score of the model.
+
+        Returns
+        -------
+        value : float
+            The loss.
+        gradient : (n, d) array
+            Its gradient in the scores at `x`.
+        """
+        raise NotImplementedError
 
     def state(self) -> dict[str, np.ndarray]:
-        """Arrays from which `restore` continues."""
-        ...
+        """Arrays from which a loss with the same settings continues.
+
+        Returns
+        -------
+        dict of arrays
+            For `restore`. The state of a random generator is not included.
+        """
+        return {}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Continue from what `state` returned."""
-        ...
+        """Continue from what `state` returned.
+
+        Parameters
+        ----------
+        state : dict of arrays
+            From a loss with the same settings.
+        """
 
 
-class SlicedSteinLoss:
+class SlicedSteinLoss(SteinLoss):
     """Sliced Stein discrepancy with slices that follow the model in training.
 
     Parameters
@@ -188,22 +214,6 @@ class SlicedSteinLoss:
         return self._ascent.slices
 
     def __call__(self, x: ArrayLike, score: Score) -> tuple[float, Array]:
-        """Evaluate the loss; then the slices ascend.
-
-        Parameters
-        ----------
-        x : (n, d) array
-            Samples.
-        score : (n, d) array, callable or model
-            Score of the model.
-
-        Returns
-        -------
-        value : float
-            The loss.
-        gradient : (n, d) array
-            Its gradient in the scores at `x`.
-        """
         x = check_samples(x, min_rows=2, d=self.d)
         scores = evaluate_score(check_score(score), x)
         if self.fresh is not None and self.steps % self.every == 0:
@@ -253,26 +263,12 @@ class SlicedSteinLoss:
         )
 
     def state(self) -> dict[str, np.ndarray]:
-        """Arrays from which a loss with the same settings continues exactly.
-
-        Returns
-        -------
-        dict of arrays
-            For `restore`.
-        """
         return {
             "calls": np.array(self.steps),
             **{name: array.copy() for name, array in self._ascent.state.items()},
         }
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Continue from what `state` returned.
-
-        Parameters
-        ----------
-        state : dict of arrays
-            From a loss with the same settings.
-        """
         self.steps = int(state["calls"])
         self._begin(Slices(state["r"], state["g"]))
         for name, array in self._ascent.state.items():
@@ -298,7 +294,7 @@ class SlicedSteinLoss:
         self.refresh(*pair)
 
 
-class KernelSteinLoss:
+class KernelSteinLoss(SteinLoss):
     """Kernelized Stein discrepancy (KSD) as a training loss, called like `SlicedSteinLoss`.
 
     Parameters
@@ -339,45 +335,11 @@ class KernelSteinLoss:
         return f"KernelSteinLoss(kernel={self.kernel!r}, statistic={self.statistic!r})"
 
     def __call__(self, x: ArrayLike, score: Score) -> tuple[float, Array]:
-        """Evaluate the loss.
-
-        Parameters
-        ----------
-        x : (n, d) array
-            Samples.
-        score : (n, d) array, callable or model
-            Score of the model.
-
-        Returns
-        -------
-        value : float
-            The loss.
-        gradient : (n, d) array
-            Its gradient in the scores at `x`.
-        """
         x = check_samples(x, min_rows=2)
         scores = evaluate_score(check_score(score), x)
-        h = median_distance(x) if self.kernel.bandwidth == "median" else self.kernel.bandwidth
+        given = self.kernel.bandwidth
+        h = median_distance(x) if isinstance(given, str) else float(np.asarray(given))
         return _ksd_value_and_grad(self.kernel.name, x, scores, h, self.statistic)
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Nothing: this loss has no state.
-
-        Returns
-        -------
-        dict of arrays
-            Empty.
-        """
-        return {}
-
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Do nothing: this loss has no state.
-
-        Parameters
-        ----------
-        state : dict of arrays
-            From `state`.
-        """
 
 
 def _ksd_value_and_grad(

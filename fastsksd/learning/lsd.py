@@ -24,9 +24,10 @@ from .._validate import (
     check_score,
     evaluate_score,
 )
+from .loss import SteinLoss
 
 
-class LearnedSteinLoss:
+class LearnedSteinLoss(SteinLoss):
     """Learned Stein discrepancy as a training loss, called like `SlicedSteinLoss`.
 
     The critic is a network of fully connected layers with the swish activation
@@ -121,22 +122,6 @@ class LearnedSteinLoss:
         )
 
     def __call__(self, x: ArrayLike, score: Score) -> tuple[float, Array]:
-        """Let the critic take its steps, then evaluate the loss.
-
-        Parameters
-        ----------
-        x : (n, d) array
-            Samples.
-        score : (n, d) array, callable or model
-            Score of the model.
-
-        Returns
-        -------
-        value : float
-            The loss.
-        gradient : (n, d) array
-            Its gradient in the scores at `x`.
-        """
         x = check_samples(x, min_rows=1, d=self.d)
         scores = evaluate_score(check_score(score), x).astype(np.float32)
         points = x.astype(np.float32)
@@ -154,13 +139,6 @@ class LearnedSteinLoss:
         return self.rng.choice(np.array([-1.0, 1.0], dtype=np.float32), (self.probes, n, self.d))
 
     def state(self) -> dict[str, np.ndarray]:
-        """Arrays from which a loss with the same settings continues.
-
-        Returns
-        -------
-        dict of arrays
-            For `restore`. The state of the generator `rng` is not included.
-        """
         groups = {"weight": self._weights, "mean": self._moments[0], "square": self._moments[1]}
         arrays = {
             f"{name}{k}": np.asarray(array)
@@ -170,13 +148,6 @@ class LearnedSteinLoss:
         return {"steps": np.array(self.steps), **arrays}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Continue from what `state` returned.
-
-        Parameters
-        ----------
-        state : dict of arrays
-            From a loss with the same settings.
-        """
         self.steps = int(state["steps"])
         groups = [
             [state[f"{name}{k}"] for k in range(len(self._weights))]

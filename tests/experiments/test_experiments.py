@@ -34,7 +34,10 @@ def results(rows):
 
 @pytest.mark.parametrize("name", problems.PROBLEMS)
 def test_problems_have_the_scores_they_say(name):
-    """Stein's identity with the constant function: a score has mean zero under its own law; the model's has not, or its slope."""
+    """A score has mean zero under its own distribution (Stein's identity of a constant function).
+
+    The model's score has another mean under q, or another slope.
+    """
     problem = problems.make_problem(name, 4, np.random.default_rng(0))
     options = {"burn_in": 300} if name == "RBM" else {}
     x = problem.q.sample(4000, rng=1, **options)
@@ -81,7 +84,7 @@ def test_resumed_run_equals_an_undisturbed_one(tiny, tmp_path):
         run("level", "tiny", tmp_path / "part", progress=stop_half_way)
     with open(tmp_path / "part" / "level.jsonl", "a") as file:
         file.write('{"task": {"model": "nor')  # a line torn by a kill
-    with pytest.raises(runner.RunError, match=r"holds 5 finished trials; go on with --resume"):
+    with pytest.raises(runner.RunError, match=r"holds 5 finished trials; continue with --resume"):
         run("level", "tiny", tmp_path / "part")
     resumed = run(
         "level",
@@ -110,20 +113,17 @@ def test_two_runs_do_not_share_a_folder(tiny, tmp_path):
     assert len(lines) == len(set(lines)) == 13
 
 
+def _command(scale, out):
+    options = ["--scale", scale, "--jobs", "2", "--out", str(out)]
+    return [sys.executable, "-m", "fastsksd", "reproduce", "level", *options]
+
+
+def _started(scale, out):
+    return subprocess.Popen(_command(scale, out), stderr=subprocess.DEVNULL)
+
+
 def test_killed_run_loses_nothing(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "fastsksd",
-        "reproduce",
-        "level",
-        "--scale",
-        "smoke",
-        "--jobs",
-        "2",
-        "--out",
-    ]
-    process = subprocess.Popen([*command, str(tmp_path / "killed")], stderr=subprocess.DEVNULL)
+    process = _started("smoke", tmp_path / "killed")
     path = tmp_path / "killed" / "level.jsonl"
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (
@@ -134,9 +134,8 @@ def test_killed_run_loses_nothing(tmp_path):
     process.wait()
     kept = len(path.read_text().splitlines()) - 1
     assert kept >= 2
-    subprocess.run(
-        [*command, str(tmp_path / "killed"), "--resume"], check=True, capture_output=True
-    )
+    command = [*_command("smoke", tmp_path / "killed"), "--resume"]
+    subprocess.run(command, check=True, capture_output=True)
     whole = run("level", "smoke", tmp_path / "whole")
     again = [json.loads(line) for line in path.read_text().splitlines()[1:]]
     found = {runner.task_key(line["task"]): results(line["rows"]) for line in again}
@@ -192,20 +191,7 @@ def test_folders_that_are_files_are_explained(tmp_path, capsys):
 
 
 def test_workers_end_with_their_parent(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "fastsksd",
-        "reproduce",
-        "level",
-        "--scale",
-        "quick",
-        "--jobs",
-        "2",
-        "--out",
-        str(tmp_path),
-    ]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    process = _started("quick", tmp_path)
     children = f"/proc/{process.pid}/task/{process.pid}/children"
     if not os.path.exists(children):
         process.kill()
@@ -366,7 +352,9 @@ def test_benchmark_report_compares_with_the_paper():
     )
     methods = benchmark_gof._methods(settings)
     rows = [
-        dict(problem=problem, d=100, trial=trial, sweep=[[name, 50, 0.5, 0.1] for name in methods if "GO" in name], seconds=dict.fromkeys(methods, 0.25),
+        dict(problem=problem, d=100, trial=trial,
+             sweep=[[name, 50, 0.5, 0.1] for name in methods if "GO" in name],
+             seconds=dict.fromkeys(methods, 0.25),
              p=dict.fromkeys(methods, 0.01 if problem == "Laplace" else 0.5))
         for problem in settings["problems"]
         for trial in range(20)
@@ -395,7 +383,8 @@ def test_rbm_study(tmp_path, monkeypatch):
     text = reproduce("rbm", "tiny", tmp_path)[0].read_text()
     rows = run("rbm", "tiny", tmp_path, resume=True)
     assert [row["p"][rbm.EXACT] <= 0.05 for row in rows] == [False, False, True, True]
-    # Pruning and epochs are looked at where the study says so; all slices and no epoch are the tests that are there already.
+    # Pruning and epochs are varied only where the study asks for it. All slices and no epoch are
+    # the tests that exist already.
     assert [bool(row["pruning"] and row["epochs"]) for row in rows] == [False, False, True, True]
     for row in rows[2:]:
         assert {m for _, m, _ in row["pruning"]} == set(settings["pruning"]) and {
@@ -411,7 +400,8 @@ def test_rbm_study(tmp_path, monkeypatch):
 def test_rbm_report_compares_with_the_paper_and_shows_the_spread():
     settings = dict(rbm.SCALES["quick"], perturbations=[0.0, 0.01])
     rows = [
-        dict(perturbation=value, model=model, trial=0, p=dict.fromkeys(rbm.METHODS, 0.01 if model < 6 and value else 0.5),
+        dict(perturbation=value, model=model, trial=0,
+             p=dict.fromkeys(rbm.METHODS, 0.01 if model < 6 and value else 0.5),
              seconds={rbm.KE: 0.3}, pruning=[[rbm.KE, 3, 0.5]], epochs=[[rbm.GO, 3, 0.5]])
         for value in (0.0, 0.01)
         for model in range(10)
@@ -468,8 +458,8 @@ def test_ica_report_compares_with_the_paper_and_shows_what_diverged():
     ]
     text = _text(ica.report(rows, settings))
     assert (
-        "| 100 | sksd-g+ke+go | 7.00 +- 1.41 | 6.93 +- 1.36 | -20.00 +- 0.00 | 27.00 +- 1.41 | 25.63 | yes | 3.0 |  |"
-        in text
+        "| 100 | sksd-g+ke+go | 7.00 +- 1.41 | 6.93 +- 1.36 | -20.00 +- 0.00 | 27.00 +- 1.41 "
+        "| 25.63 | yes | 3.0 |  |" in text
     )
     assert "| 100 | ksd |  | 110.78 +- 1.19 |  |  | 129.48 |  |  | after 17 steps |" in text
 

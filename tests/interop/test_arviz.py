@@ -1,4 +1,4 @@
-"""The bridge to ArviZ: InferenceData, DataTree, Dataset and netCDF files, with stored gradients and with a score."""
+"""The bridge to ArviZ: InferenceData, DataTree, Dataset and netCDF, stored gradients or a score."""
 
 import warnings
 

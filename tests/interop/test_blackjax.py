@@ -1,6 +1,4 @@
-"""The bridge to BlackJAX: states of real samplers, one chain and several, with and without gradients."""
-
-import doctest
+"""The bridge to BlackJAX: states of real samplers, one or more chains, gradients or none."""
 
 import numpy as np
 import pytest
@@ -114,12 +112,3 @@ def test_bad_input_is_explained(nuts):
         ValueError, match="`var_names`: no variable 'sigma'; there are 'log_rate', 'mu'"
     ):
         bridge.draws(states, chain_axis=0, var_names="sigma")
-
-
-def test_examples_run():
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
-    for test in doctest.DocTestFinder(exclude_empty=True).find(bridge):
-        for example in test.examples:
-            example.options.pop(doctest.SKIP, None)
-        runner.run(test)
-    assert runner.summarize(verbose=False).failed == 0 and runner.tries > 4

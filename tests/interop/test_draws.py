@@ -1,4 +1,4 @@
-"""Draws of a sampler as every bridge returns them: layout, what is left out, and the test on them."""
+"""Draws of a sampler as every bridge returns them: layout, removed draws, and the test."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def test_the_test_of_draws_is_the_test_with_a_lag():
 
 
 def test_some_columns_of_a_joint_score_make_a_valid_test():
-    # A strongly correlated normal: the score of the joint in the first column is not that of its marginal.
+    # Strongly correlated: the first column of the joint score is not the score of the marginal.
     rng = np.random.default_rng(3)
     precision = np.linalg.inv([[1.0, 0.9], [0.9, 1.0]])
     pvalues = []
@@ -71,8 +71,7 @@ def test_draws_that_diverged_are_counted():
     diverging[0, 3] = diverging[1, [0, 9]] = True
     blocks = [Block("a", ["a"], x, -x)]
     with pytest.raises(
-        ValueError,
-        match=r"3 of 20 draws \(1 in chain 0, 2 in chain 1\) diverged.*on_divergence='keep'.*'drop'",
+        ValueError, match=r"3 of 20 draws \(1 in chain 0, 2 in chain 1\) diverged.*='keep'.*='drop'"
     ):
         collect(blocks, diverging=diverging)
     kept = collect(blocks, diverging=diverging, on_divergence="keep")
@@ -129,8 +128,7 @@ def test_bad_input_is_explained(tmp_path):
     ):
         bridge.draws({"a": SAMPLES["a"], "c": np.zeros(300)}, score=score)
     with pytest.raises(
-        ValueError,
-        match="`score` is needed: the sample statistics hold no 'unconstrained_draw' and no 'gradient'",
+        ValueError, match=r"`score` is needed: .* hold no 'unconstrained_draw' and no 'gradient'"
     ):
         bridge.draws(SAMPLES)
     with pytest.raises(
@@ -141,6 +139,6 @@ def test_bad_input_is_explained(tmp_path):
         bridge.draws(SAMPLES, score=lambda x: x[:5], var_names="a")
     with pytest.raises(
         TypeError,
-        match=r"`model` must be a bridgestan.StanModel \(pip install 'fastsksd\[stan\]'\); got dict",
+        match=r"must be a bridgestan.StanModel \(pip install 'fastsksd\[stan\]'\); got dict",
     ):
         fs.interop.stan.draws({}, SAMPLES)

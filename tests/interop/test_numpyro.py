@@ -1,6 +1,4 @@
-"""The bridge to NumPyro: runs of its sampler with and without stored gradients, models with draws, discrete sites."""
-
-import doctest
+"""The bridge to NumPyro: runs with and without stored gradients, models, discrete sites."""
 
 import numpy as np
 import pytest
@@ -54,7 +52,10 @@ def mcmc():
 
 
 def log_density(z, spread=1.0):
-    """The same model by hand, in unconstrained space, up to a constant: columns mu, two of p by stick breaking, log sigma, logit(u / sigma)."""
+    """The same model by hand, in unconstrained space, up to a constant.
+
+    The columns are mu, two of p by stick breaking, log sigma and logit(u / sigma).
+    """
     mu, stick, log_sigma, logit = z[0], z[1:3], z[3], z[4:6]
     sigma = np.exp(log_sigma)
     share = 1 / (1 + np.exp(-(stick - np.log([2.0, 1.0]))))
@@ -177,18 +178,3 @@ def test_divergences_are_counted(mcmc):
         assert len(bridge.draws(mcmc, on_divergence="drop")) == 797
     finally:
         mcmc._states["diverging"] = diverging
-
-
-def test_examples_run():
-    jax.config.update("jax_enable_x64", False)  # as users have it
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
-    names = {}
-    for test in sorted(
-        doctest.DocTestFinder(exclude_empty=True).find(bridge), key=lambda test: test.lineno or 0
-    ):
-        for example in test.examples:
-            example.options.pop(doctest.SKIP, None)
-        test.globs = names  # the second example goes on from the first
-        runner.run(test, clear_globs=False)
-    jax.config.update("jax_enable_x64", True)
-    assert runner.summarize(verbose=False).failed == 0 and runner.tries > 6

@@ -3,7 +3,6 @@
 All is compiled through JAX or not at all, so that nothing depends on a C++ compiler.
 """
 
-import doctest
 import warnings
 
 import numpy as np
@@ -196,18 +195,3 @@ def test_bad_input_is_explained(idata):
         bridge.draws(MODEL, idata, mode=MODE, var_names="tau", on_divergence="keep")
     with pytest.raises(ValueError, match="`x` must have 9 columns"):
         bridge.score(MODEL, mode=MODE)(np.zeros((1, 3)))
-
-
-def test_examples_run():
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
-    names = {}
-    for test in sorted(
-        doctest.DocTestFinder(exclude_empty=True).find(bridge), key=lambda test: test.lineno or 0
-    ):
-        for example in test.examples:
-            example.options.pop(doctest.SKIP, None)
-        test.globs = names  # the second example goes on from the first
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            runner.run(test, clear_globs=False)
-    assert runner.summarize(verbose=False).failed == 0 and runner.tries > 4

@@ -1,4 +1,4 @@
-"""Models from SciPy's frozen distributions: scores against differences of their own log-densities, transforms, refusals."""
+"""Models from SciPy's frozen distributions: scores against differences, transforms, errors."""
 
 import numpy as np
 import pytest
@@ -153,7 +153,7 @@ def test_the_right_law_is_kept_and_a_wrong_one_rejected():
 def test_bad_input_is_explained():
     with pytest.raises(
         ValueError,
-        match=r"coordinate 1 lives on \(0, inf\), where the Stein identity fails.*by log\(x\[1\] - 0\)",
+        match=r"coordinate 1 lives on \(0, inf\), where the Stein.* by log\(x\[1\] - 0\)",
     ):
         bridge.model([stats.norm(), stats.gamma(2)])
     with pytest.raises(
@@ -162,7 +162,7 @@ def test_bad_input_is_explained():
         bridge.model(stats.beta(2, 3))
     with pytest.raises(
         ValueError,
-        match=r"`x` holds 2 of 3 samples that are not inside the support \(0, inf\) of coordinate 0",
+        match=r"`x` holds 2 of 3 samples that are not inside .* \(0, inf\) of coordinate 0",
     ):
         bridge.draws([[1.0], [0.0], [-1.0]], stats.gamma(2))
     with pytest.raises(TypeError, match=r"got norm_gen. Freeze it first"):

@@ -1,4 +1,4 @@
-"""The bridge to Stan: a model compiled by Stan's own compiler with Stan's own headers, loaded by bridgestan.StanModel."""
+"""The bridge to Stan: a model compiled with Stan's own compiler and headers, run by BridgeStan."""
 
 import doctest
 import importlib.util

@@ -1,7 +1,7 @@
 """The Gaussian closed forms and the reference loops, each checked by an independent method.
 
-Quadrature where it is exact to many digits (Gauss-Hermite in the space of x, trapezoids along a line), finite differences
-for derivatives, Monte Carlo with its standard error where nothing else is at hand.
+Quadrature where it is exact to many digits (Gauss-Hermite in the space of x, trapezoids along a
+line), finite differences for derivatives, Monte Carlo with its standard error elsewhere.
 """
 
 import math
@@ -25,20 +25,20 @@ def setting(seed, d):
 
 
 def difference_quotient(function, y, step=1e-5):
-    """Central differences of a scalar or vector function in each coordinate of y; one row for each coordinate."""
+    """Central differences of a scalar or vector function: one row for each coordinate of y."""
     return np.array(
         [(function(y + step * e) - function(y - step * e)) / (2 * step) for e in np.eye(len(y))]
     )
 
 
 def within(estimates, expected, n_errors=5):
-    """The mean of independent estimates (first axis) lies within n_errors standard errors of the expected value."""
+    """The mean over the first axis is within n_errors standard errors of the expected value."""
     estimates = np.asarray(estimates)
     error = estimates.std(axis=0, ddof=1) / math.sqrt(len(estimates))
     return np.all(np.abs(estimates.mean(axis=0) - expected) <= n_errors * error)
 
 
-# The score difference and its moments -----------------------------------------------------------------------------------
+# The score difference and its moments -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -87,7 +87,7 @@ def test_gradient_matrix_has_rank_one(seed):
     assert np.linalg.matrix_rank(pair.H(r), tol=1e-10) == 1
 
 
-# One slice --------------------------------------------------------------------------------------------------------------
+# One slice ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -115,7 +115,10 @@ def test_ssd(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("h", [1.0, 2.5])
 def test_sksd_is_the_mean_of_the_stein_term(seed, h):
-    """The closed form came through f and h*; the Stein term knows only s_p and k. Quadrature over x and x', d = 2."""
+    """The closed form uses f and h*; the Stein term uses only s_p and k.
+
+    Quadrature over x and x', d = 2.
+    """
     pair, r, g, _ = setting(seed, 2)
     x, weights = gaussian.hermite_grid(pair.mu_q, pair.C_q, 30)
     points = np.column_stack([pair.score_p(x) @ r, x @ g])
@@ -170,7 +173,7 @@ def test_vectorised_stein_term_matches_the_loop(kernel):
 
 
 def test_spectrum_has_the_moments_of_the_stein_kernel():
-    """At p = q: sum c_j = E mu(x, x), known in closed form, and sum c_j^2 = E mu(x, x')^2, by Monte Carlo."""
+    """At p = q, sum c_j = E mu(x, x) in closed form; sum c_j^2 = E mu(x, x')^2 by Monte Carlo."""
     rng = np.random.default_rng(4)
     C, mu = gaussian.random_covariance(rng, 3), rng.standard_normal(3)
     same = gaussian.Pair(mu, C, mu, C)
@@ -191,7 +194,7 @@ def test_spectrum_has_the_moments_of_the_stein_kernel():
     assert spectrum[-1] > -1e-10
 
 
-# Poincare constants -----------------------------------------------------------------------------------------------------
+# Poincare constants -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -239,7 +242,7 @@ def test_poincare_constant_bounds_variances_and_is_attained(seed):
     )
 
 
-# Population values of the kernel-smoothed estimator ---------------------------------------------------------------------
+# Population values of the kernel-smoothed estimator -----------------------------------------------
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -251,7 +254,8 @@ def test_smoothed_score_difference(seed, width):
     for y in rng.standard_normal((3, 2)):
         k = np.exp(-np.sum((x - y) ** 2, axis=1) / (2 * width**2))
         assert_allclose(pair.smoothed_f(y, width), (weights * k) @ f, rtol=1e-8, atol=1e-10)
-        # Stein's identity: the same from s_p and the kernel's gradient, which is what the estimator averages
+        # Stein's identity: the same from s_p and the kernel's gradient, which is what the estimator
+        # averages
         stein = pair.score_p(x) - (x - y) / width**2
         assert_allclose(pair.smoothed_f(y, width), (weights * k) @ stein, rtol=1e-7, atol=1e-8)
         gradient = difference_quotient(lambda y: pair.smoothed_f(y, width) @ r, y)
@@ -272,7 +276,7 @@ def test_smoothed_matrices(seed, width):
     assert np.linalg.matrix_rank(pair.smoothed_H(r, width), tol=1e-8) == 3
 
 
-# The reference loops ----------------------------------------------------------------------------------------------------
+# The reference loops ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "imq"])
@@ -476,7 +480,10 @@ def test_gradient_estimator_extends_its_values_at_the_samples():
 
 
 def test_gradient_estimator_estimates_the_score():
-    """Standard normal, s_q(x) = -x: near the middle the regularised estimate is close, and never of the wrong sign."""
+    """Standard normal, s_q(x) = -x.
+
+    Near the centre the regularised estimate is close, and its sign is never wrong.
+    """
     x = np.random.default_rng(13).standard_normal((150, 1))
     scores = reference.ge_scores(x, 1.0, 0.1)
     middle = np.abs(x[:, 0]) < 1.5

@@ -1,7 +1,9 @@
-"""What the paper states, tested: on Gaussians, where both sides of every statement are known, and through the package.
+"""The paper's statements as tests.
 
-Property-based tests draw a seed and a dimension; a failure prints both and comes back with them. Statistical tests have fixed
-seeds and bounds of four to five standard errors.
+On Gaussians, where both sides of every statement are known, and through the package.
+
+Property-based tests draw a seed and a dimension; a failure prints both and can be repeated.
+Statistical tests have fixed seeds and bounds of four to five standard errors.
 """
 
 import math
@@ -91,13 +93,13 @@ def smooth_function(rng, scale):
     return h, slope
 
 
-# Stein's identity -------------------------------------------------------------------------------------------------------
+# Stein's identity ---------------------------------------------------------------------------------
 
 
 @PROPERTY
 @given(SEED, st.integers(2, 3))
 def test_stein_identity(seed, d):
-    """E_q [s_q.r h(x.g)] = -E_q [r.g h'(x.g)]: with a minus sign, which the proof of Proposition 1 lost."""
+    """E_q [s_q.r h(x.g)] = -E_q [r.g h'(x.g)]; the proof of Proposition 1 lost the minus sign."""
     pair, r, g, rng = setting(seed, d)
     h, slope = smooth_function(rng, math.sqrt(g @ pair.C_q @ g))
     x, weights = gaussian.hermite_grid(pair.mu_q, pair.C_q, 24)
@@ -127,13 +129,13 @@ def test_stein_identity_of_a_mixture(seed):
     assert abs(q_gradient @ r @ h(x @ g) / q.sum()) > 1e-8 or abs(r @ g) < 1e-3
 
 
-# The Stein term and its invariances -------------------------------------------------------------------------------------
+# The Stein term and its invariances ---------------------------------------------------------------
 
 
 @PROPERTY
 @given(SEED, DIMENSION, WIDTH, KERNEL)
 def test_stein_matrix_is_symmetric_and_positive(seed, d, h, kernel):
-    """mu_ij is an inner product of features whatever the scores are, so the matrix with its diagonal has no negative part."""
+    """mu_ij is an inner product of features for any scores: the matrix is positive semidefinite."""
     rng = np.random.default_rng(seed)
     x, score = rng.standard_normal((8, d)), rng.standard_normal((8, d))
     r, g = gaussian.random_units(rng, 2, d)
@@ -145,7 +147,10 @@ def test_stein_matrix_is_symmetric_and_positive(seed, d, h, kernel):
 @FEW
 @given(SEED, DIMENSION, WIDTH, KERNEL)
 def test_two_samples_give_the_stein_term(seed, d, h, kernel):
-    """The U-statistic of two samples is mu_ij, and of one sample twice mu_ii: the package's matrix, seen from outside."""
+    """The package's matrix through its public functions.
+
+    The U-statistic of two samples is mu_ij, and that of one sample twice is mu_ii.
+    """
     rng = np.random.default_rng(seed)
     x, score = rng.standard_normal((4, d)), rng.standard_normal((4, d))
     r, g = gaussian.random_units(rng, 2, d)
@@ -249,13 +254,13 @@ def test_active_slices_turn_with_the_data(seed, d, estimator):
     assert np.all(aligned(after.g, before.g @ turn.T, g_trusted))
 
 
-# Theorem 1: validity ----------------------------------------------------------------------------------------------------
+# Theorem 1: validity ------------------------------------------------------------------------------
 
 
 @PROPERTY
 @given(SEED, DIMENSION, st.floats(1.2, 3.0))
 def test_sksd_vanishes_exactly_at_equality(seed, d, h):
-    """E mu by quadrature of its definition: zero at p = q for any slice, positive at p != q for a random one."""
+    """E mu by quadrature: zero at p = q for any slice, positive at p != q for a random one."""
     pair, r, g, _ = setting(seed, d)
     for candidate, same in [(pair, False), (matched(pair), True)]:
         matrix, weights = gaussian.stein_quadrature(candidate, r, g, "rbf", h, 24)
@@ -316,7 +321,7 @@ def blind_problem(d=4):
 @PROPERTY
 @given(SEED, st.floats(1e-3, 1.0))
 def test_noise_and_normalisation_restore_validity(seed, noise):
-    """Corollary of Theorem 1: a slice that sees nothing sees something after noise and normalisation."""
+    """Corollary of Theorem 1: a blind slice detects p != q after noise and normalisation."""
     pair, rng = blind_problem(), np.random.default_rng(seed)
     r, g = np.eye(4)[1], np.eye(4)[1]
     assert pair.sksd(r, g, 1.0) == 0.0
@@ -325,7 +330,10 @@ def test_noise_and_normalisation_restore_validity(seed, noise):
 
 
 def test_noise_of_active_slices():
-    """The same through the package: noise keeps the rows unit, moves them by about its size, and opens blind slices."""
+    """The same through the package.
+
+    Noise keeps the rows unit vectors, moves them by about its size, and cures blind slices.
+    """
     pair = blind_problem()
     x = pair.sample(100, np.random.default_rng(0))
     fixed = np.eye(4)[1:]
@@ -342,7 +350,10 @@ def test_noise_of_active_slices():
 
 
 def test_active_slices_where_nothing_is_to_be_seen():
-    """At p = q the exact S and H_r are zero: any direction is an eigenvector, and the values say that none is to be trusted."""
+    """At p = q the exact S and H_r are zero.
+
+    Any direction is an eigenvector, and the eigenvalues show that none is to be trusted.
+    """
     pair, _, _, rng = setting(1, 3)
     same = matched(pair)
     slices = fs.active_slices(
@@ -356,7 +367,10 @@ def test_active_slices_where_nothing_is_to_be_seen():
 @FEW
 @given(SEED, KERNEL, st.floats(0.3, 3.0), st.floats(0.3, 3.0))
 def test_scaled_directions_mean_another_width_and_factor(seed, kernel, c_r, c_g):
-    """In the corollary's proof r = r~/c_r, so the factor is c_r^-2 (the paper prints c_r^2), and the width becomes c_g h."""
+    """In the corollary's proof r = r~/c_r, so that the factor is c_r^-2; the paper prints c_r^2.
+
+    The width becomes c_g h.
+    """
     assume(abs(c_r - 1) > 0.05)
     _, x, score, slices, _ = data(seed, 3, 5)
     unit_r, unit_g = slices.r[0], slices.g[0]
@@ -370,13 +384,13 @@ def test_scaled_directions_mean_another_width_and_factor(seed, kernel, c_r, c_g)
     assert abs(value - c_r**2 * unit_value) > 1e-3 * abs(value)
 
 
-# Proposition 1 and Theorem 2: the optimal test function, and the kernel's share of it -----------------------------------
+# Proposition 1 and Theorem 2: the optimal test function, and what the kernel keeps of it ----------
 
 
 @PROPERTY
 @given(SEED, DIMENSION)
 def test_no_test_function_beats_the_conditional_mean(seed, d):
-    """Among functions of one L2(q) norm, E[s_p.r h + r.g h'] is largest for h*, where it is S_rg."""
+    """Of all functions of one L2(q) norm, h* maximises E[s_p.r h + r.g h'], and it gives S_rg."""
     pair, r, g, rng = setting(seed, d)
     alpha, beta, ybar, v = pair.optimal_test_function(r, g)
     nodes, weights = gaussian.hermite_grid(*pair.projected(r, g), 40)
@@ -395,7 +409,8 @@ def test_no_test_function_beats_the_conditional_mean(seed, d):
     for _ in range(5):
         h, slope = smooth_function(rng, math.sqrt(v))
         assert value(h, slope) <= best * (1 + 1e-7)
-        # close to the optimum it is second order: neither a lost slope nor a lost sign would leave it below
+        # close to the optimum it is second order: neither a lost slope nor a lost sign would leave
+        # it below
         step = 0.05 * rng.choice([-1, 1])
         assert value(
             lambda y: optimum(y) + step * h(y), lambda y: beta + step * slope(y)
@@ -417,7 +432,10 @@ def test_ssd_bounds_sksd(seed, d, h):
 @PROPERTY
 @given(SEED, DIMENSION, st.floats(0.05, 20.0))
 def test_one_kernel_does_not_come_arbitrarily_close(seed, d, h):
-    """With equal means SK_rg <= S_rg / sqrt(27) for every width, with equality at h^2 = var(x.g): a gap that no width closes."""
+    """With equal means SK_rg <= S_rg / sqrt(27) for every width: a gap that no width closes.
+
+    Equality holds at h^2 = var(x.g).
+    """
     pair, r, g, _ = setting(seed, d)
     pair = gaussian.Pair(pair.mu_q, pair.C_p, pair.mu_q, pair.C_q)
     share = pair.sksd(r, g, h) / pair.ssd(r, g)
@@ -427,13 +445,16 @@ def test_one_kernel_does_not_come_arbitrarily_close(seed, d, h):
     )
 
 
-# Theorem 3: controlled approximation ------------------------------------------------------------------------------------
+# Theorem 3: controlled approximation --------------------------------------------------------------
 
 
 @PROPERTY
 @given(SEED, st.integers(2, 4))
 def test_controlled_approximation(seed, d):
-    """PSD - S_g = sum over r of E (f_r - h*)^2, a quadratic polynomial that four nodes per axis integrate exactly."""
+    """PSD - S_g = sum over r of E (f_r - h*)^2.
+
+    The integrand is a quadratic polynomial, which four nodes per axis integrate exactly.
+    """
     pair, _, _, rng = setting(seed, d)
     x, weights = gaussian.hermite_grid(pair.mu_q, pair.C_q, 4)
     f = pair.score_p(x) - pair.score_q(x)
@@ -450,7 +471,7 @@ def test_controlled_approximation(seed, d):
     assert_allclose(pair.psd() - ssd, total, rtol=1e-9, atol=1e-12)
 
 
-# Theorem 4: the Poincare bound and active g -----------------------------------------------------------------------------
+# Theorem 4: the Poincare bound and active g -------------------------------------------------------
 
 
 @PROPERTY
@@ -464,7 +485,8 @@ def test_poincare_bound_of_the_approximation_error(seed, d):
         assert_allclose(trace, np.trace(pair.H(r)) - g @ pair.H(r) @ g, rtol=1e-9, atol=1e-12)
         assert error <= pair.poincare(g) * trace * (1 + 1e-9)
         assert error <= pair.poincare_bound() * trace * (1 + 1e-9)
-    # the constant is the right one: f_r is linear, so along the widest conditional direction the bound is an equality
+    # the constant is the right one: f_r is linear, so along the widest conditional direction the
+    # bound is an equality
     widest = np.linalg.eigh(pair.conditional_covariance(g))[1][:, -1] @ rest
     r = np.linalg.solve(pair.A, widest)
     r /= np.linalg.norm(r)
@@ -475,7 +497,10 @@ def test_poincare_bound_of_the_approximation_error(seed, d):
 @PROPERTY
 @given(SEED)
 def test_poincare_bound_of_a_nonlinear_function(seed):
-    """The bound is not about linear f_r: E (F - E[F | x.g])^2 <= C E |G_d grad F|^2 for a wave and a square in the plane."""
+    """The bound is not limited to linear f_r.
+
+    E (F - E[F | x.g])^2 <= C E |G_d grad F|^2 for a wave and a square in the plane.
+    """
     pair, _, g, rng = setting(seed, 2)
     across = gaussian.complement(g)[0]
     v = g @ pair.C_q @ g
@@ -495,7 +520,10 @@ def test_poincare_bound_of_a_nonlinear_function(seed):
 @PROPERTY
 @given(SEED, DIMENSION, WIDTH)
 def test_top_eigenvector_minimises_the_bound(seed, d, width):
-    """tr(G_d H G_d^T) over all g; H of full rank, the population value of the smoothed estimator, and of rank one."""
+    """The top eigenvector minimises tr(G_d H G_d^T) over all g.
+
+    For H of full rank, the population value of the smoothed estimator, and for H of rank one.
+    """
     pair, r, _, rng = setting(seed, d)
     for H in [pair.smoothed_H(r, width), pair.H(r)]:
         values, vectors = np.linalg.eigh(H)
@@ -516,7 +544,7 @@ def test_top_eigenvector_minimises_the_bound(seed, d, width):
 @PROPERTY
 @given(SEED, DIMENSION)
 def test_active_g_loses_nothing_on_gaussians(seed, d):
-    """f_r depends on x through A r alone: at g along A r the error is zero and S_rg = PSD_r, the most it can be."""
+    """f_r depends on x through A r alone: at g along A r, S_rg = PSD_r, its maximum."""
     pair, r, g, _ = setting(seed, d)
     active = pair.A @ r / np.linalg.norm(pair.A @ r)
     assert_allclose(pair.ssd(r, active), pair.psd_r(r), rtol=1e-9)
@@ -538,13 +566,13 @@ def test_package_finds_the_active_g(seed, d):
     assert_allclose(slices.g_gaps, lengths**2, rtol=1e-6)  # rank one: the next eigenvalue is zero
 
 
-# Theorem 5: active r ----------------------------------------------------------------------------------------------------
+# Theorem 5: active r ------------------------------------------------------------------------------
 
 
 @PROPERTY
 @given(SEED, DIMENSION)
 def test_top_eigenvector_maximises_psd(seed, d):
-    """Theorem 5 and the greedy corollary: each eigenvector is the best direction orthogonal to those before it."""
+    """Theorem 5: each eigenvector is the best direction orthogonal to those before it."""
     pair, _, _, rng = setting(seed, d)
     values, vectors = np.linalg.eigh(pair.S())
     for i in range(d):
@@ -558,7 +586,10 @@ def test_top_eigenvector_maximises_psd(seed, d):
 @PROPERTY
 @given(SEED, DIMENSION)
 def test_psd_is_the_value_of_its_objective(seed, d):
-    """E[s_p.r f_r + r.grad f_r] at f_r = r.f, from s_p alone, is r.S r; no other affine function of that norm does better."""
+    """E[s_p.r f_r + r.grad f_r] at f_r = r.f, from s_p alone, is r.S r.
+
+    No other affine function of that norm gives more.
+    """
     pair, r, _, rng = setting(seed, d)
     x, weights = gaussian.hermite_grid(pair.mu_q, pair.C_q, 4)
     s = pair.score_p(x) @ r
@@ -622,7 +653,7 @@ def test_psd_estimates_the_fisher_divergence():
     assert abs(np.mean(draws) - pair.psd()) < 4.5 * error and error < 0.05 * pair.psd()
 
 
-# Proposition 2: the lower bound behind active r -------------------------------------------------------------------------
+# Proposition 2: the lower bound behind active r ---------------------------------------------------
 
 
 @PROPERTY
@@ -642,7 +673,10 @@ def test_lower_bound_of_the_gap(seed, d):
 
 
 def test_poincare_constant_multiplies_both_terms():
-    """The proof prints -C tr(H) + g.H g. With C < 1 and g along the active slice that is positive, while S - PSD <= 0."""
+    """The proof prints -C tr(H) + g.H g.
+
+    With C < 1 and g along the active slice this is positive, while S - PSD <= 0.
+    """
     pair = gaussian.Pair(np.zeros(2), np.eye(2), np.zeros(2), np.diag([0.3, 0.5]))
     r = np.array([0.6, 0.8])
     g = pair.A @ r / np.linalg.norm(pair.A @ r)
@@ -651,7 +685,7 @@ def test_poincare_constant_multiplies_both_terms():
     assert pair.ssd(r, g) - pair.psd_r(r) < -C * np.trace(H) + g @ H @ g
 
 
-# Theorem 6: the law of the statistic ------------------------------------------------------------------------------------
+# Theorem 6: the distribution of the statistic -----------------------------------------------------
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "imq"])
@@ -670,7 +704,8 @@ def test_null_law_is_a_weighted_chi_square(kernel):
     variance = 2 * np.sum(c**2)
     limit = (rng.standard_normal((100_000, len(c))) ** 2 - 1) @ c
     assert abs(draws.mean()) < 4.5 * math.sqrt(variance / repetitions)
-    # the variance of n U is exactly n/(n-1) times the limit's; its relative error follows from the fourth moment
+    # the variance of n U is exactly n/(n-1) times the limit's; its relative error follows from the
+    # fourth moment
     kurtosis = 3 + 12 * np.sum(c**4) / np.sum(c**2) ** 2
     assert abs(draws.var() / (variance * n / (n - 1)) - 1) < 4.5 * math.sqrt(
         (kurtosis - 1) / repetitions
@@ -685,7 +720,7 @@ def test_null_law_is_a_weighted_chi_square(kernel):
 
 
 def test_stein_matrix_has_the_spectrum_of_its_kernel():
-    """Eigenvalues of a sample's Stein matrix over n, which the spectral null uses, against those of the kernel."""
+    """Eigenvalues of a sample's Stein matrix / n, as in the spectral null, against the kernel's."""
     pair, r, g, rng = setting(7, 3)
     same = matched(pair)
     x = same.sample(1000, rng)
@@ -697,7 +732,10 @@ def test_stein_matrix_has_the_spectrum_of_its_kernel():
 
 
 def test_alternative_law_has_four_times_the_printed_variance():
-    """sqrt(n) (U - SK) at p != q has variance 4 sigma_h^2 for a U-statistic of second order; the paper prints sigma_h^2."""
+    """sqrt(n) (U - SK) at p != q has variance 4 sigma_h^2; the paper prints sigma_h^2.
+
+    The factor is that of a U-statistic of second order.
+    """
     pair, r, g, rng = setting(8, 3)
     g = (r + g) / np.linalg.norm(r + g)
     # Far apart, so that n = 300 is near the limit.
@@ -710,7 +748,8 @@ def test_alternative_law_has_four_times_the_printed_variance():
         draws[i] = fs.sksd(x, pair.score_p(x), slices, kernel=fs.RBF(h))
     draws = math.sqrt(n) * (draws - pair.sksd(r, g, h))
     sigma2, _ = pair.witness_variance(r, g, h)
-    # Hoeffding: n var U = 4 (n-2)/(n-1) sigma_h^2 + 2/(n-1) var mu, of which the second part is small here
+    # Hoeffding: n var U = 4 (n-2)/(n-1) sigma_h^2 + 2/(n-1) var mu, of which the second part is
+    # small here
     matrix, weights = gaussian.stein_quadrature(pair, r, g, "rbf", h, 30)
     variance_mu = weights @ matrix**2 @ weights - pair.sksd(r, g, h) ** 2
     exact = 4 * (n - 2) / (n - 1) * sigma2 + 2 / (n - 1) * variance_mu
@@ -723,13 +762,16 @@ def test_alternative_law_has_four_times_the_printed_variance():
     assert ks_1samp(draws, norm(scale=math.sqrt(sigma2)).cdf).statistic > 0.1
 
 
-# The kernel-smoothed estimator ------------------------------------------------------------------------------------------
+# The kernel-smoothed estimator --------------------------------------------------------------------
 
 
 @PROPERTY
 @given(SEED, st.integers(2, 3))
 def test_smoothed_difference_is_weighted_by_the_density(seed, d):
-    """The paper's "approximately f(y)" holds after division by E k(x, y): for small widths f_k / E k -> f, and f_k -> 0."""
+    """The paper's "approximately f(y)" holds after division by E k(x, y).
+
+    For small widths f_k / E k -> f, and f_k -> 0.
+    """
     pair, _, _, rng = setting(seed, d)
     y = pair.sample(4, rng)
     f = pair.score_p(y) - pair.score_q(y)
@@ -745,7 +787,10 @@ def test_smoothed_difference_is_weighted_by_the_density(seed, d):
 
 
 def test_debiased_estimate_is_unbiased_and_the_plain_one_is_not():
-    """The sum of r_values is tr S, linear in S: over data sets its mean is the population's trace, debiased, or more, plain."""
+    """The sum of r_values is tr S, which is linear in S.
+
+    Its mean over data sets is the population's trace if debiased, and larger otherwise.
+    """
     pair, _, _, rng = setting(9, 3)
     width, repetitions = 1.5, 400
     traces = {True: [], False: []}
@@ -760,7 +805,7 @@ def test_debiased_estimate_is_unbiased_and_the_plain_one_is_not():
         assert abs(distance) < 4.5 if debias else distance > 10
 
 
-# Perturbation of eigenvectors -------------------------------------------------------------------------------------------
+# Perturbation of eigenvectors ---------------------------------------------------------------------
 
 
 def distance_up_to_sign(g, other):
@@ -786,7 +831,10 @@ def test_perturbation_bound(seed, d, log_size):
 
 
 def test_perturbation_bound_is_of_the_right_order():
-    """The worst small perturbation turns g by |E| / gap: the bound is 2^(3/2) of that, so no factor of three is to be had."""
+    """The worst small perturbation turns g by |E| / gap.
+
+    The bound is 2^(3/2) times that, so that it can't be improved by a factor of three.
+    """
     H, E = np.diag([1.0, 2.0, 5.0]), np.zeros((3, 3))
     E[1, 2] = E[2, 1] = 1e-4
     other = np.linalg.eigh(H + E)[1][:, -1]
