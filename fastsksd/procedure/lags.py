@@ -1,4 +1,4 @@
-"""How long the memory of a Markov chain is, for the wild bootstrap (Section "Goodness-of-fit test").
+"""How long a Markov chain remembers, for the wild bootstrap (Section "Goodness-of-fit test").
 
 The Stein features of the samples must be independent, or the signs must be as dependent as they
 are. The autocovariance of the features at distance k is the mean of ``mu_{t, t+k}`` over t, less
@@ -82,7 +82,7 @@ def choose_lag(x: Array, scores: Array, slices: Slices, kernel: Kernel, n_test: 
 
 
 @parallel
-def _products(code, y, s, a, first, last):
+def _products(code: int, y: Array, s: Array, a: Array, first: int, last: int) -> Array:
     """``sum_t mu_{t, t+k}`` for k from first to last, (last - first, m)."""
     m, n = y.shape
     sums = np.empty((last - first, m))
@@ -94,7 +94,7 @@ def _products(code, y, s, a, first, last):
 
 
 @compiled
-def _shifted(code, y, s, a, later_y, later_s):
+def _shifted(code: int, y: Array, s: Array, a: float, later_y: Array, later_s: Array) -> float:
     prefer_wide_vectors()
     total = 0.0
     for t in range(y.size):

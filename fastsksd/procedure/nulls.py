@@ -39,7 +39,7 @@ from .._typing import Array
 from ..compute.sampling import chained_signs, fill_multinomial, independent_signs
 from ..compute.streams import draw_seed
 
-NULLS = ("wild", "bootstrap", "spectral")
+NULLS: tuple[str, ...] = ("wild", "bootstrap", "spectral")
 _BATCH = 2**24  # weights in memory at a time, 128 MB
 
 
