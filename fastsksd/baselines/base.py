@@ -94,7 +94,22 @@ class Baseline:
         return False
 
     def search(self, plan: Plan, split: Split) -> tuple[Task, Any]:
-        """The task, and what is found before the test."""
+        """Search for what is found before the test.
+
+        Parameters
+        ----------
+        plan : Plan
+            What the test will do.
+        split : Split
+            Samples, and training samples if the baseline is `trained`.
+
+        Returns
+        -------
+        task : Task
+            What `measure` is given.
+        prepared : object
+            What `prepare` returned.
+        """
         part = split.parts[-1]
         samples = split.samples.part(part.stretch)
         lag = 1.0 if plan.lag is None else plan.lag
@@ -118,22 +133,69 @@ class Baseline:
         return task, self.prepare(task)
 
     def evaluate(self, plan: Plan, found: tuple[Task, Any]) -> Outcome:
-        """The members of the test; `found` is what `search` returned."""
+        """Evaluate the members of the test.
+
+        Parameters
+        ----------
+        plan : Plan
+            What the test will do.
+        found : tuple
+            What `search` returned.
+
+        Returns
+        -------
+        Outcome
+            The members, and what else a result tells.
+        """
         return self.measure(*found)
 
     def prepare(self, task: Task) -> Any:
-        """What is found before the test, such as locations."""
+        """Find what the statistic needs, such as locations and a bandwidth.
+
+        Parameters
+        ----------
+        task : Task
+            Samples and options.
+
+        Returns
+        -------
+        object
+            Whatever `measure` needs; None for nothing.
+        """
         return None
 
     def measure(self, task: Task, prepared: Any) -> Outcome:
-        """Statistic and null distribution of each member."""
+        """Compute the statistic of each member, with its null distribution.
+
+        Parameters
+        ----------
+        task : Task
+            Samples and options.
+        prepared : object
+            What `prepare` returned.
+
+        Returns
+        -------
+        Outcome
+            The members, and what else a result tells.
+        """
         raise NotImplementedError
 
     def pair_terms(self, result: Any, samples: Samples) -> PairEngine | None:
-        """Terms of all pairs of `samples`, at the bandwidth and locations of a `GofResult`.
+        """Terms of all pairs of samples, as in the statistic of a result.
 
-        None where the statistic is not a sum over pairs of samples: single samples then have no
-        contributions.
+        Parameters
+        ----------
+        result : GofResult
+            Its bandwidth and locations are used.
+        samples : Samples
+            Samples with their scores.
+
+        Returns
+        -------
+        PairEngine or None
+            None where the statistic is not a sum over pairs of samples: single samples then have no
+            contributions.
         """
         return None
 

@@ -50,6 +50,11 @@ class FSSD(Baseline):
     max_steps : int
         Largest number of steps of the ascent (L-BFGS).
 
+    See Also
+    --------
+    KSD : All pairs of samples, in quadratic time.
+    RFSD : Random features, with a null distribution from samples of the model.
+
     References
     ----------
     .. [1] W. Jitkrittum, W. Xu, Z. Szabo, K. Fukumizu and A. Gretton, "A linear-time kernel
@@ -75,7 +80,6 @@ class FSSD(Baseline):
 
     @property
     def trained(self) -> bool:
-        """Whether part of the samples is set apart for training."""
         return self.optimise
 
     def __post_init__(self) -> None:
@@ -87,7 +91,6 @@ class FSSD(Baseline):
             )
 
     def prepare(self, task: Task) -> tuple[Array, float]:
-        """Locations, and the bandwidth."""
         samples = task if task.training is None else task.training
         x, scores = samples.x, cast(Array, samples.scores)
         h = one_bandwidth(task.kernel, x, "FSSD")
@@ -98,14 +101,12 @@ class FSSD(Baseline):
         return _optimised(task.kernel.code, x, scores, locations, h, given, self.max_steps)
 
     def measure(self, task: Task, prepared: tuple[Array, float]) -> Outcome:
-        """Statistic and null distribution."""
         locations, h = prepared
         pairs = FeaturePairs(stein_features(task.kernel.code, task.x, task.scores, locations, h))
         member = evaluate_pairs("fssd", pairs, h, task.null, task.weights)
         return Outcome([member], task.lag, locations=locations)
 
     def pair_terms(self, result: Any, samples: Samples) -> PairEngine | None:
-        """Terms of all pairs of `samples`, at the bandwidth and locations of a `GofResult`."""
         code, h = KERNELS[result.kernel].code, result.bandwidths[0]
         scores = cast(Array, samples.scores)
         return FeaturePairs(stein_features(code, samples.x, scores, result.locations, h))

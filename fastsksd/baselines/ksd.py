@@ -45,12 +45,10 @@ class KSD(Baseline):
     explicable = True
 
     def measure(self, task: Task, prepared: Any) -> Outcome:
-        """Statistic and null distribution."""
         pairs, h = ksd_pairs(task.x, task.scores, task.kernel)
         return Outcome([evaluate_pairs("ksd", pairs, h, task.null, task.weights)], task.lag)
 
     def pair_terms(self, result: Any, samples: Samples) -> PairEngine | None:
-        """Terms of all pairs of `samples`, at the bandwidth of a `GofResult`."""
         kernel = KERNELS[result.kernel](result.bandwidths[0])
         return ksd_pairs(samples.x, samples.scores, kernel)[0]
 
@@ -99,7 +97,6 @@ class KSDAgg(KSD):
         object.__setattr__(self, "multiples", tuple(dict.fromkeys(values)))
 
     def measure(self, task: Task, prepared: Any) -> Outcome:
-        """Statistic and null distribution at each bandwidth."""
         _, h = ksd_pairs(task.x, task.scores, task.kernel)
         members = []
         for multiple in self.multiples:

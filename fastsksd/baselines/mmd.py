@@ -122,7 +122,6 @@ class MMD(Baseline):
 
     @property
     def needs_model(self) -> bool:
-        """Whether samples are drawn from the model."""
         return self.y is None
 
     def __post_init__(self) -> None:
@@ -137,7 +136,6 @@ class MMD(Baseline):
             check_integer("n_model", self.n_model, 2)
 
     def measure(self, task: Task, prepared: Any) -> Outcome:
-        """Statistic, and its replicates under permutations."""
         x, (n, d) = task.x, task.x.shape
         if self.y is not None:
             y = check_samples(self.y, "y", d=d)

@@ -87,8 +87,12 @@ class RFSD(Baseline):
             ``c' / sqrt(df)``, as in the paper.
     pool : int, optional
         Number of samples of the model that the null distribution is made from. All of their
-        features are in memory. By default 5000, or ``40 n`` where that is more. (The published
-        tests take ``5000 + 500 d``.)
+        features are in memory. By default 5000, or ``40 n`` where that is more; the published
+        tests take ``5000 + 500 d``.
+
+    See Also
+    --------
+    FSSD : Features at locations among the samples, for models without a `.sample` method.
 
     Notes
     -----
@@ -122,7 +126,6 @@ class RFSD(Baseline):
 
     @property
     def needs_model(self) -> bool:
-        """Whether samples are drawn from the model: the null distribution is made from them."""
         return True
 
     def __post_init__(self) -> None:
@@ -136,7 +139,6 @@ class RFSD(Baseline):
             raise ValueError(f"`gamma` must be at most 1; got {self.gamma}.")
 
     def prepare(self, task: Task) -> tuple[Array, float]:
-        """Locations z, and the width c of the base kernel."""
         x, d = task.x, task.x.shape[1]
         c = self.width * median_distance(x)
         normal = task.rng.standard_normal((self.n_features, d))
@@ -153,7 +155,7 @@ class RFSD(Baseline):
         alpha = self.gamma / 3.0
         return (1.0 - 0.5 * alpha) * 0.5 * c, -(d + self.df) * (2.0 + alpha) / (8.0 * alpha)
 
-    def features(self, x: Array, scores: Array, z: Array, c: float, centre: Array) -> Array:
+    def _features(self, x: Array, scores: Array, z: Array, c: float, centre: Array) -> Array:
         """Weighted features ``xi_jk(x_i) / nu(z_j)``, (n, M d), up to a common factor."""
         d = x.shape[1]
         radius, power = self._shape(c, d)
@@ -171,7 +173,6 @@ class RFSD(Baseline):
         return check_statistic(features)
 
     def measure(self, task: Task, prepared: tuple[Array, float]) -> Outcome:
-        """Statistic, and its replicates from samples of the model."""
         z, c = prepared
         n, d = task.x.shape
         size = max(5000, 40 * n) if self.pool is None else self.pool
@@ -182,7 +183,7 @@ class RFSD(Baseline):
         pool = samples_of_model(task.score, size, d, self.name, task.rng)
         everything = np.concatenate([task.x, pool])
         scores = np.concatenate([task.scores, evaluate_score(task.score, pool)])
-        features = self.features(everything, scores, z, c, task.x.mean(axis=0))
+        features = self._features(everything, scores, z, c, task.x.mean(axis=0))
         features /= np.sqrt(np.mean(np.einsum("ik,ik->i", features[:n], features[:n]))) or 1.0
         means = _normal_means if task.null == "spectral" else _resampled_means
         replicates = _squared_norms(means(features[n:], n, task.n_resamples, task.rng), d)
