@@ -150,7 +150,7 @@ def test_lag_keeps_the_level_on_a_markov_chain():
             rejections[lag] += fs.gof_test(
                 x, np.negative, slices=slices, null="wild", lag=lag, n_resamples=199, rng=seed
             ).reject()
-    assert rejections[1] > 60  # independent signs reject a right model far too often
+    assert rejections[1] > 60  # independent signs reject a true model far too often
     assert rejections[30] <= stats.binom.ppf(0.9999, 200, 0.08)
 
 
@@ -261,7 +261,7 @@ def test_negative_statistics_are_not_clipped():
     assert min(values) < 0
 
 
-def test_result_speaks():
+def test_result_in_words():
     x = models.Gaussian(np.zeros(5), [0.2, 1, 1, 1, 1]).sample(400, rng=0)
     result = fs.gof_test(x, np.negative, rng=0)
     assert result.reject() and not result.reject(alpha=1e-4)
@@ -288,7 +288,7 @@ def test_integrated_and_orthogonal_discrepancies():
         for r in np.eye(3)
     ]
     assert abs(orthogonal.value - sum(by_hand)) < 5 * orthogonal.standard_error
-    # The mean over r on the sphere is the mean over an orthogonal basis, so integrated = orthogonal / d.
+    # The mean over r on the sphere is that over an orthogonal basis: integrated = orthogonal / d.
     assert (
         abs(fine.value - sum(by_hand) / 3)
         < 5 * fine.standard_error + 5 * orthogonal.standard_error / 3

@@ -1,4 +1,9 @@
-"""Other tests of the field, through the door of `gof_test`: ``method="rfsd"`` with the published settings, ``method=RFSD(n_features=20)`` with others."""
+"""Other tests of the field, through `gof_test`.
+
+``method="rfsd"`` has the published settings. ``method=RFSD(n_features=20)`` has others.
+"""
+
+from __future__ import annotations
 
 from .._validate import check_choice
 from .base import Baseline
@@ -9,11 +14,17 @@ from .rfsd import RFSD
 
 __all__ = ["FSSD", "KSD", "MMD", "RFSD", "KSDAgg"]
 
-BASELINES = {"ksd": KSD, "rfsd": RFSD, "fssd": FSSD, "mmd": MMD, "ksdagg": KSDAgg}
+BASELINES: dict[str, type[Baseline]] = {
+    "ksd": KSD,
+    "rfsd": RFSD,
+    "fssd": FSSD,
+    "mmd": MMD,
+    "ksdagg": KSDAgg,
+}
 METHODS = ("sksd", *BASELINES)
 
 
-def as_baseline(method):
+def as_baseline(method: str | Baseline) -> Baseline | None:
     """The baseline for a name or an object; None for the sliced discrepancy itself."""
     if isinstance(method, Baseline):
         return method

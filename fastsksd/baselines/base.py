@@ -1,16 +1,18 @@
-"""What a baseline is: the course of a test without slices, and what it is given and gives back."""
+"""What a baseline is: a test without slices, what it is given and what it returns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from .._typing import Array, Score
 from .._validate import check_samples
+from ..compute.medians import median_distance
+from ..engines import PairEngine
 from ..kernels import Kernel
-from ..procedure.evaluate import Evaluation, Outcome
+from ..procedure.evaluate import Outcome
 from ..procedure.nulls import NULLS, Weights
 from ..procedure.plan import Plan, check_lag_fits, check_test_size
 from ..procedure.split import Samples, Split
@@ -22,7 +24,7 @@ class Task(NamedTuple):
     Attributes
     ----------
     x, scores : (n, d) arrays
-        `scores` are None for a method that needs none.
+        A method that needs no scores has None for them.
     training : Samples or None
     score : array, callable or model
         The model as the user gave it.
@@ -36,7 +38,7 @@ class Task(NamedTuple):
     """
 
     x: Array
-    scores: Array | None
+    scores: Array
     training: Samples | None
     score: Score
     kernel: Kernel
@@ -49,7 +51,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """Base of the baselines: options as fields, `prepare` for training, `measure` for the statistic.
+    """Base of the baselines: options are fields, `prepare` trains, `measure` tests.
 
     Attributes
     ----------
@@ -76,15 +78,38 @@ class Baseline:
     name = ""
     nulls = NULLS
     is_family = False
-    trained = False
     needs_score = True
     has_kernel = True
-    needs_model = False
     explicable = False
     exact_tail = True
 
+    @property
+    def trained(self) -> bool:
+        """Whether part of the samples is set apart for training."""
+        return False
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether the model itself is needed, to sample from."""
+        return False
+
     def search(self, plan: Plan, split: Split) -> tuple[Task, Any]:
-        """The task, and what is found before the test."""
+        """Search for what is found before the test.
+
+        Parameters
+        ----------
+        plan : Plan
+            What the test will do.
+        split : Split
+            Samples, and training samples if the baseline is `trained`.
+
+        Returns
+        -------
+        task : Task
+            What `measure` is given.
+        prepared : object
+            What `prepare` returned.
+        """
         part = split.parts[-1]
         samples = split.samples.part(part.stretch)
         lag = 1.0 if plan.lag is None else plan.lag
@@ -95,7 +120,7 @@ class Baseline:
             weights = Weights(plan.null, part.n, plan.n_resamples, lag=lag, rng=plan.rng)
         task = Task(
             samples.x,
-            samples.scores,
+            cast(Array, samples.scores),
             part.training,
             split.score,
             plan.kernel,
@@ -108,24 +133,80 @@ class Baseline:
         return task, self.prepare(task)
 
     def evaluate(self, plan: Plan, found: tuple[Task, Any]) -> Outcome:
-        """The members of the test; `found` is what `search` returned."""
+        """Evaluate the members of the test.
+
+        Parameters
+        ----------
+        plan : Plan
+            What the test will do.
+        found : tuple
+            What `search` returned.
+
+        Returns
+        -------
+        Outcome
+            The members, and what else a result tells.
+        """
         return self.measure(*found)
 
     def prepare(self, task: Task) -> Any:
-        """What is found before the test, such as locations."""
+        """Find what the statistic needs, such as locations and a bandwidth.
+
+        Parameters
+        ----------
+        task : Task
+            Samples and options.
+
+        Returns
+        -------
+        object
+            Whatever `measure` needs; None for nothing.
+        """
         return None
 
     def measure(self, task: Task, prepared: Any) -> Outcome:
-        """Statistic and null distribution of each member."""
+        """Compute the statistic of each member, with its null distribution.
+
+        Parameters
+        ----------
+        task : Task
+            Samples and options.
+        prepared : object
+            What `prepare` returned.
+
+        Returns
+        -------
+        Outcome
+            The members, and what else a result tells.
+        """
         raise NotImplementedError
 
-    def pair_terms(self, result: Any, samples: Samples) -> Any:
-        """Terms of all pairs of `samples`, at the bandwidth and locations of a `GofResult`.
+    def pair_terms(self, result: Any, samples: Samples) -> PairEngine | None:
+        """Terms of all pairs of samples, as in the statistic of a result.
 
-        An object with `n` and `row_sums()`, as engines are; None where the statistic is not a sum
-        over pairs of samples, so that single samples have no contributions.
+        Parameters
+        ----------
+        result : GofResult
+            Its bandwidth and locations are used.
+        samples : Samples
+            Samples with their scores.
+
+        Returns
+        -------
+        PairEngine or None
+            None where the statistic is not a sum over pairs of samples: single samples then have no
+            contributions.
         """
         return None
+
+
+def one_bandwidth(kernel: Kernel, x: Array, method: str) -> float:
+    """The bandwidth of a kernel of all coordinates: a number, or the median distance in `x`."""
+    if np.ndim(kernel.bandwidth):
+        raise ValueError(f"`kernel` of the {method} must have one bandwidth; got one per slice.")
+    if isinstance(kernel.bandwidth, str):
+        return median_distance(x)
+    return float(np.asarray(kernel.bandwidth))
 
 
 def samples_of_model(
@@ -141,4 +222,4 @@ def samples_of_model(
     return check_samples(drawn, "score.sample", min_rows=count, d=d)
 
 
-__all__ = ["Baseline", "Evaluation", "Outcome", "Task", "samples_of_model"]
+__all__ = ["Baseline", "Task", "one_bandwidth", "samples_of_model"]

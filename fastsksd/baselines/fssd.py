@@ -1,25 +1,34 @@
-"""Finite-set Stein discrepancy (Jitkrittum, Xu, Szabo, Fukumizu and Gretton, 2017), in time linear in the number of samples.
+"""Finite-set Stein discrepancy, in time linear in the number of samples.
 
 With ``xi(x, v) = s(x) k(x, v) + grad_x k(x, v)`` at J locations v,
 
     FSSD^2 = 1/(d J) sum_j | E xi(x, v_j) |^2
 
-estimated by a U-statistic. Locations are drawn from a normal law fitted to the samples (FSSD-rand), or from there improved together with
-the bandwidth on training samples (FSSD-opt), so that ``FSSD^2 / (sigma + 0.01)`` is largest, where sigma is the standard deviation of the
-statistic under the alternative: the power grows with it. The null is that of every U-statistic here: random signs, or with
-null="spectral" the weighted chi-square of the published test, its weights from the covariance of the features and its tail exact.
+estimated by a U-statistic. Locations are drawn from a normal distribution fitted to the samples
+(FSSD-rand). From there they can be improved on training samples, together with the bandwidth
+(FSSD-opt), so that ``FSSD^2 / (sigma + 0.01)`` is largest. Here sigma is the standard deviation of
+the statistic under the alternative; the power grows with this ratio.
+
+The null distribution is that of every U-statistic here: random signs, or with null="spectral" the
+weighted sum of chi-squares of the published test. Its weights come from the covariance of the
+features, and its tail is exact.
 """
+
+from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 
+from .._typing import Array
 from .._validate import check_integer, check_statistic
-from ..compute.medians import median_distance
+from ..engines import PairEngine
 from ..kernels import KERNELS
 from ..procedure.evaluate import Outcome, evaluate_pairs
-from .base import Baseline
+from ..procedure.split import Samples
+from .base import Baseline, Task, one_bandwidth
 from .features import FeaturePairs
 
 _RIDGE = 0.01  # of the power criterion
@@ -29,16 +38,27 @@ _GRID = 2.0 ** np.linspace(-1.5, 1.5, 5)
 
 @dataclass(frozen=True, eq=False)
 class FSSD(Baseline):
-    """Finite-set Stein discrepancy test (Jitkrittum et al., 2017).
+    """Finite-set Stein discrepancy test.
 
     Parameters
     ----------
     n_locations : int
         Number of locations.
     optimise : bool
-        Whether locations and bandwidth are improved on training samples, 20% of all unless `gof_test` is given another `train`.
+        Whether locations and bandwidth are improved on training samples. These are 20% of all
+        samples unless `gof_test` is given another `train`.
     max_steps : int
-        Steps of the ascent (L-BFGS) at most.
+        Largest number of steps of the ascent (L-BFGS).
+
+    See Also
+    --------
+    KSD : All pairs of samples, in quadratic time.
+    RFSD : Random features, with a null distribution from samples of the model.
+
+    References
+    ----------
+    .. [1] W. Jitkrittum, W. Xu, Z. Szabo, K. Fukumizu and A. Gretton, "A linear-time kernel
+       goodness-of-fit test", NeurIPS, 2017.
 
     Examples
     --------
@@ -46,7 +66,8 @@ class FSSD(Baseline):
     >>> x = np.random.default_rng(0).standard_normal((500, 2))
     >>> fs.gof_test(2 * x, np.negative, method="fssd", rng=0).reject()
     True
-    >>> fs.gof_test(x, np.negative, method=fs.baselines.FSSD(n_locations=10, optimise=False), rng=0).locations.shape
+    >>> method = fs.baselines.FSSD(n_locations=10, optimise=False)
+    >>> fs.gof_test(x, np.negative, method=method, rng=0).locations.shape
     (10, 2)
     """
 
@@ -58,10 +79,10 @@ class FSSD(Baseline):
     explicable = True
 
     @property
-    def trained(self):
+    def trained(self) -> bool:
         return self.optimise
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_integer("n_locations", self.n_locations, 1)
         check_integer("max_steps", self.max_steps, 1)
         if not isinstance(self.optimise, (bool, np.bool_)):
@@ -69,30 +90,29 @@ class FSSD(Baseline):
                 f"`optimise` must be True or False, not {type(self.optimise).__name__}."
             )
 
-    def prepare(self, task):
-        """Locations, and the bandwidth."""
-        if np.ndim(task.kernel.bandwidth):
-            raise ValueError("`kernel` of the FSSD must have one bandwidth; got one per slice.")
-        x, scores = (task.x, task.scores) if task.training is None else task.training[:2]
-        given = not isinstance(task.kernel.bandwidth, str)
-        h = task.kernel.bandwidth if given else median_distance(x)
+    def prepare(self, task: Task) -> tuple[Array, float]:
+        samples = task if task.training is None else task.training
+        x, scores = samples.x, cast(Array, samples.scores)
+        h = one_bandwidth(task.kernel, x, "FSSD")
         locations = _normal_draws(x, self.n_locations, task.rng)
         if not self.optimise:
             return locations, h
+        given = not isinstance(task.kernel.bandwidth, str)
         return _optimised(task.kernel.code, x, scores, locations, h, given, self.max_steps)
 
-    def measure(self, task, prepared):
+    def measure(self, task: Task, prepared: tuple[Array, float]) -> Outcome:
         locations, h = prepared
         pairs = FeaturePairs(stein_features(task.kernel.code, task.x, task.scores, locations, h))
         member = evaluate_pairs("fssd", pairs, h, task.null, task.weights)
         return Outcome([member], task.lag, locations=locations)
 
-    def pair_terms(self, result, samples):
+    def pair_terms(self, result: Any, samples: Samples) -> PairEngine | None:
         code, h = KERNELS[result.kernel].code, result.bandwidths[0]
-        return FeaturePairs(stein_features(code, samples.x, samples.scores, result.locations, h))
+        scores = cast(Array, samples.scores)
+        return FeaturePairs(stein_features(code, samples.x, scores, result.locations, h))
 
 
-def stein_features(code, x, scores, locations, h):
+def stein_features(code: int, x: Array, scores: Array, locations: Array, h: float) -> Array:
     """``xi(x_i, v_j) / sqrt(d J)``, (J d, n)."""
     scale = 1.0 / math.sqrt(locations.size)
     rows = []
@@ -103,7 +123,7 @@ def stein_features(code, x, scores, locations, h):
     return check_statistic(np.concatenate(rows))
 
 
-def _profile(code, u):
+def _profile(code: int, u: Array) -> tuple[Array, Array, Array]:
     """The kernel as a function of the squared distance in bandwidths, with two derivatives."""
     if code == 0:
         k = np.exp(-0.5 * u)
@@ -112,23 +132,28 @@ def _profile(code, u):
     return k, -0.5 * k**3, 0.75 * k**5
 
 
-def _normal_draws(x, count, rng):
-    """Draws from the normal law with the mean and covariance of the samples."""
+def _normal_draws(x: Array, count: int, rng: np.random.Generator) -> Array:
+    """Draws from the normal distribution with the mean and covariance of the samples."""
     n = x.shape[0]
     return x.mean(axis=0) + rng.standard_normal((count, n)) @ (x - x.mean(axis=0)) / math.sqrt(
         n - 1.0
     )
 
 
-def _optimised(code, x, scores, locations, h, fixed, max_steps):
-    """Locations and bandwidth (unless it is `fixed`) with the largest power criterion, from these on."""
+def _optimised(
+    code: int, x: Array, scores: Array, locations: Array, h: float, fixed: bool, max_steps: int
+) -> tuple[Array, float]:
+    """Locations and bandwidth with the largest power criterion, searched for from these on.
+
+    A `fixed` bandwidth stays as it is.
+    """
     from scipy.optimize import minimize
 
     if not fixed:
         h = max(h * _GRID, key=lambda width: power_criterion(code, x, scores, locations, width)[0])
     unit = x.std(axis=0).max()
 
-    def loss(point):
+    def loss(point: Array) -> tuple[float, Array]:
         v, width = unit * point[:-1].reshape(locations.shape), h * math.exp(point[-1])
         value, by_v, by_log_h = power_criterion(code, x, scores, v, width)
         return -value, -np.append(unit * by_v, 0.0 if fixed else by_log_h)
@@ -141,8 +166,13 @@ def _optimised(code, x, scores, locations, h, fixed, max_steps):
     return unit * best[:-1].reshape(locations.shape), float(h * math.exp(best[-1]))
 
 
-def power_criterion(code, x, scores, locations, h):
-    """``U / (sigma + 0.01)``, and its gradients in the locations, (J, d), and in the logarithm of the bandwidth."""
+def power_criterion(
+    code: int, x: Array, scores: Array, locations: Array, h: float
+) -> tuple[float, Array, float]:
+    """``U / (sigma + 0.01)``, and its gradients.
+
+    They are in the locations, (J d,), and in the logarithm of the bandwidth.
+    """
     n, d = x.shape
     features = stein_features(code, x, scores, locations, h)
     total = features.sum(axis=1)
@@ -164,7 +194,8 @@ def power_criterion(code, x, scores, locations, h):
         squares = np.einsum("id,id->i", gap, gap)
         _, k1, k2 = _profile(code, squares)
         score_along, gap_along = np.einsum("id,id->i", scores, g), np.einsum("id,id->i", gap, g) / h
-        # The feature along g is score_along k + 2 gap_along k1, where only squares and gap depend on v and h.
+        # The feature along g is score_along k + 2 gap_along k1; only squares and gap depend on v
+        # and h.
         slope = score_along * k1 + 2.0 * gap_along * k2
         by_v[j] = -2.0 / h * (slope @ gap + k1 @ g / h)
         by_log_h += np.sum(-2.0 * squares * slope - 4.0 * gap_along * k1)

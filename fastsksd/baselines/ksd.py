@@ -1,19 +1,37 @@
-"""Kernelized Stein discrepancy: pairs of samples, a kernel of the distance between them, of one bandwidth or of many."""
+"""Kernelized Stein discrepancy: a kernel of the distance between samples, at one or many widths."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from .._validate import check_positive_vector
+from ..engines import PairEngine
 from ..engines.multivariate import ksd_pairs
 from ..kernels import KERNELS
 from ..procedure.evaluate import Outcome, evaluate_pairs
-from .base import Baseline
+from ..procedure.split import Samples
+from .base import Baseline, Task
 
 
 @dataclass(frozen=True, eq=False)
 class KSD(Baseline):
-    """Kernelized Stein discrepancy test (Liu, Lee and Jordan, 2016; Chwialkowski, Strathmann and Gretton, 2016).
+    """Kernelized Stein discrepancy test.
+
+    See Also
+    --------
+    fastsksd.ksd : The discrepancy alone.
+    KSDAgg : The same at several bandwidths.
+
+    References
+    ----------
+    .. [1] Q. Liu, J. D. Lee and M. Jordan, "A kernelized Stein discrepancy for goodness-of-fit
+       tests", ICML, 2016.
+    .. [2] K. Chwialkowski, H. Strathmann and A. Gretton, "A kernel test of goodness of fit", ICML,
+       2016.
 
     Examples
     --------
@@ -26,27 +44,39 @@ class KSD(Baseline):
     name = "ksd"
     explicable = True
 
-    def measure(self, task, prepared):
+    def measure(self, task: Task, prepared: Any) -> Outcome:
         pairs, h = ksd_pairs(task.x, task.scores, task.kernel)
         return Outcome([evaluate_pairs("ksd", pairs, h, task.null, task.weights)], task.lag)
 
-    def pair_terms(self, result, samples):
+    def pair_terms(self, result: Any, samples: Samples) -> PairEngine | None:
         kernel = KERNELS[result.kernel](result.bandwidths[0])
         return ksd_pairs(samples.x, samples.scores, kernel)[0]
 
 
 @dataclass(frozen=True, eq=False)
 class KSDAgg(KSD):
-    """KSD aggregated over bandwidths (Schrab, Guedj and Gretton, 2022): powers of two about the median distance, all at once.
-
-    One verdict for all of them, calibrated on replicates with the same signs, as in the published test; what is compared across
-    bandwidths is a p-value of each member's fitted law, see `fastsksd.procedure.combine`, where theirs compares with quantiles of the replicates.
-    They use the IMQ kernel: give kernel="imq" to `gof_test`.
+    """KSD test aggregated over bandwidths: powers of two times the median distance.
 
     Parameters
     ----------
     multiples : sequence of float
         Multiples of the kernel's bandwidth.
+
+    See Also
+    --------
+    KSD : The test at one bandwidth.
+
+    Notes
+    -----
+    All bandwidths have one verdict, calibrated on replicates with the same signs, as in the
+    published test [1]_. The published test compares each statistic with quantiles of its
+    replicates. Here the members are compared by p-values of fitted distributions, see
+    `fastsksd.procedure.combine`. The published test uses the IMQ kernel: give ``kernel="imq"`` to
+    `gof_test`.
+
+    References
+    ----------
+    .. [1] A. Schrab, B. Guedj and A. Gretton, "KSD aggregated goodness-of-fit test", NeurIPS, 2022.
 
     Examples
     --------
@@ -57,16 +87,16 @@ class KSDAgg(KSD):
     (True, 9)
     """
 
-    multiples: object = tuple(2.0**k for k in range(-4, 5))
+    multiples: Sequence[float] = tuple(2.0**k for k in range(-4, 5))
 
     name = "ksdagg"
     is_family = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         values = np.atleast_1d(check_positive_vector("multiples", self.multiples)).tolist()
         object.__setattr__(self, "multiples", tuple(dict.fromkeys(values)))
 
-    def measure(self, task, prepared):
+    def measure(self, task: Task, prepared: Any) -> Outcome:
         _, h = ksd_pairs(task.x, task.scores, task.kernel)
         members = []
         for multiple in self.multiples:

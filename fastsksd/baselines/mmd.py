@@ -1,42 +1,70 @@
-"""Maximum mean discrepancy between samples of the data and samples of the model (Gretton, Borgwardt, Rasch, Schoelkopf and Smola, 2012).
+"""Maximum mean discrepancy between samples of the data and samples of the model.
 
-The null permutes the pooled samples: under the hypothesis that both follow one law the p-value is then valid for any number of samples, which a
-wild bootstrap is only in the limit. Nothing is recomputed for a permutation: with signs a for the two groups, and kernel matrix K
-with row sums R, all that the statistic needs is ``a.K.a`` and ``a.R``.
+The null distribution permutes the pooled samples. If both sets follow one distribution, the p-value
+is then valid for any number of samples; with a wild bootstrap it is so only in the limit. Nothing
+is recomputed for a permutation. With signs a for the two groups, and a kernel matrix K with row
+sums R, the statistic needs only ``a.K.a`` and ``a.R``.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from .._typing import Array, ArrayLike, KernelLike, Statistic
 from .._validate import check_choice, check_integer, check_samples, check_statistic
 from ..compute.linalg import product, quadratic_forms
-from ..compute.medians import median_distance
 from ..engines.multivariate import KernelPairs
 from ..engines.pairs import tiles
-from ..kernels import as_kernel
+from ..kernels import Kernel, as_kernel
 from ..procedure.evaluate import Evaluation, Outcome
-from .base import Baseline, samples_of_model
+from .base import Baseline, Task, one_bandwidth, samples_of_model
 
 _BATCH = 2**24  # signs in memory at a time
 
 
-def mmd(x, y, *, kernel="rbf", statistic="u"):
-    """Squared maximum mean discrepancy between the laws of two sets of samples.
+def mmd(
+    x: ArrayLike, y: ArrayLike, *, kernel: KernelLike = "rbf", statistic: Statistic = "u"
+) -> float:
+    """Squared maximum mean discrepancy between two sets of samples.
 
     Parameters
     ----------
     x : (n, d) array
+        Samples of one distribution.
     y : (m, d) array
+        Samples of the other.
     kernel : {"rbf", "imq"} or kernel object
-        Its bandwidth is the median distance between all n + m samples unless given (between 2000 of them, drawn with a fixed seed,
-        when there are more).
+        If no bandwidth is given, it is the median distance between all n + m samples; if there are
+        more than 2000, between 2000 of them, drawn with a fixed seed.
     statistic : {"u", "v"}
-        Unbiased U-statistic (may be negative) or V-statistic (never negative).
+        Kind of estimate.
+
+        "u"
+            U-statistic: unbiased, may be negative.
+        "v"
+            V-statistic: never negative.
 
     Returns
     -------
     float
+        The estimate.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad input. The message names the argument.
+
+    See Also
+    --------
+    fastsksd.baselines.MMD : The test.
+
+    References
+    ----------
+    .. [1] A. Gretton, K. M. Borgwardt, M. J. Rasch, B. Schoelkopf and A. Smola, "A kernel
+       two-sample test", Journal of Machine Learning Research 13, 2012.
 
     Examples
     --------
@@ -45,24 +73,35 @@ def mmd(x, y, *, kernel="rbf", statistic="u"):
     >>> bool(fs.mmd(x, y + 1.0) > 10 * abs(fs.mmd(x, y)))
     True
     """
-    x = check_samples(x, min_rows=2)
-    y = check_samples(y, "y", min_rows=2, d=x.shape[1])
+    first = check_samples(x, min_rows=2)
+    second = check_samples(y, "y", min_rows=2, d=first.shape[1])
+    n, m = first.shape[0], second.shape[0]
     check_choice("statistic", statistic, ("u", "v"))
-    pairs, _ = _pooled(x, y, as_kernel(kernel))
-    sums = _sums(pairs, _groups(x.shape[0], y.shape[0])[None, :])
-    return float(check_statistic(_statistics(sums, x.shape[0], y.shape[0], statistic))[0])
+    pairs, _ = _pooled(first, second, as_kernel(kernel))
+    sums = _sums(pairs, _groups(n, m)[None, :])
+    return float(check_statistic(_statistics(sums, n, m, statistic))[0])
 
 
 @dataclass(frozen=True, eq=False)
 class MMD(Baseline):
-    """Two-sample test of maximum mean discrepancy against samples of the model (Gretton et al., 2012), with a permutation null.
+    """Two-sample test against samples of the model, with a permutation null.
 
     Parameters
     ----------
     y : (m, d) array, optional
-        Samples of the model. Else they are drawn by the model's own `.sample` method; `gof_test` needs no score then, ``score=None`` will do.
+        Samples of the model. `gof_test` then needs no model: give ``score=None``. By default they
+        are drawn by the model's own `.sample` method.
     n_model : int, optional
-        How many to draw; as many as there are samples unless given.
+        Number of samples to draw from the model; by default as many as there are samples.
+
+    See Also
+    --------
+    fastsksd.mmd : The discrepancy alone.
+
+    References
+    ----------
+    .. [1] A. Gretton, K. M. Borgwardt, M. J. Rasch, B. Schoelkopf and A. Smola, "A kernel
+       two-sample test", Journal of Machine Learning Research 13, 2012.
 
     Examples
     --------
@@ -74,25 +113,29 @@ class MMD(Baseline):
     True
     """
 
-    y: object = None
+    y: ArrayLike | None = None
     n_model: int | None = None
 
     name = "mmd"
-    needs_model = True
     nulls = ("permutation",)
     needs_score = False
 
-    def __post_init__(self):
+    @property
+    def needs_model(self) -> bool:
+        return self.y is None
+
+    def __post_init__(self) -> None:
         if self.y is not None:
             object.__setattr__(self, "y", check_samples(self.y, "y", min_rows=2))
             if self.n_model is not None:
                 raise ValueError(
-                    "`n_model` is how many samples to draw from the model, and `y` are given; leave one out."
+                    "`n_model` is how many samples to draw from the model, and `y` are given; "
+                    "leave one out."
                 )
         if self.n_model is not None:
             check_integer("n_model", self.n_model, 2)
 
-    def measure(self, task, prepared):
+    def measure(self, task: Task, prepared: Any) -> Outcome:
         x, (n, d) = task.x, task.x.shape
         if self.y is not None:
             y = check_samples(self.y, "y", d=d)
@@ -102,12 +145,12 @@ class MMD(Baseline):
         pairs, h = _pooled(x, y, task.kernel)
         groups = _groups(n, m)
         size = max(1, _BATCH // (n + m))
-        values = []
+        parts = []
         for first in range(0, task.n_resamples + 1, size):
             signs = np.tile(groups, (min(size, task.n_resamples + 1 - first), 1))
             task.rng.permuted(signs[int(first == 0) :], axis=1, out=signs[int(first == 0) :])
-            values.append(_statistics(_sums(pairs, signs), n, m, "u"))
-        values = check_statistic(np.concatenate(values))
+            parts.append(_statistics(_sums(pairs, signs), n, m, "u"))
+        values = check_statistic(np.concatenate(parts))
         member = Evaluation(
             "mmd",
             "mmd",
@@ -122,23 +165,26 @@ class MMD(Baseline):
         return Outcome([member], task.lag, n_model=m)
 
 
-def _pooled(x, y, kernel):
+def _pooled(x: Array, y: Array, kernel: Kernel) -> tuple[KernelPairs, float]:
     """Kernel of all pairs, and the bandwidth."""
-    if np.ndim(kernel.bandwidth):
-        raise ValueError("`kernel` of the MMD must have one bandwidth; got one per slice.")
     pooled = np.concatenate([x, y])
-    h = median_distance(pooled) if isinstance(kernel.bandwidth, str) else kernel.bandwidth
+    h = one_bandwidth(kernel, pooled, "MMD")
     return KernelPairs(kernel.code, pooled, h), h
 
 
-def _groups(n, m):
+def _groups(n: int, m: int) -> Array:
+    """Signs that tell the two sets apart."""
     return np.repeat([1.0, -1.0], [n, m])
 
 
-def _sums(pairs, signs):
-    """Sums of the kernel over pairs within the first group, within the second and across, for each row of signs."""
-    forms, row_sums = np.zeros(len(signs)), np.zeros(pairs.n)
-    for rows, columns in tiles(pairs.n):
+def _sums(pairs: KernelPairs, signs: Array) -> tuple[Array, Array, Array]:
+    """Sums of the kernel over pairs, for each row of signs.
+
+    Over pairs within the first group, within the second, and across.
+    """
+    count, n = signs.shape
+    forms, row_sums = np.zeros(count), np.zeros(n)
+    for rows, columns in tiles(n):
         entries, _ = pairs.tile(rows, columns)
         forms += 2.0 * quadratic_forms(entries, signs, rows.start, columns.start)
         row_sums[rows] += entries.sum(axis=1)
@@ -150,7 +196,8 @@ def _sums(pairs, signs):
     return within, total - 2.0 * touching + within, touching - within
 
 
-def _statistics(sums, n, m, kind):
+def _statistics(sums: tuple[Array, Array, Array], n: int, m: int, kind: Statistic) -> Array:
+    """U- or V-statistics from the three sums."""
     within_x, within_y, across = sums
     if kind == "u":
         return within_x / (n * (n - 1.0)) + within_y / (m * (m - 1.0)) - 2.0 * across / (n * m)

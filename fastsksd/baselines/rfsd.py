@@ -1,70 +1,107 @@
-"""Random feature Stein discrepancy with the L1 IMQ features of Huggins and Mackey (2018), in time linear in the number of samples.
+"""Random feature Stein discrepancy with L1 IMQ features, in time linear in the number of samples.
 
-The discrepancy of a base kernel is an integral over locations z of feature functions ``F(x, z) = (1 + |x - z|^2 / c'^2)^b'``, here
-estimated from a few z drawn from a density nu, a multivariate t about the mean of the samples (importance sampling; but see below). With
-``xi_j(x) = s(x) F(x, z_j) + grad_x F(x, z_j)``, a vector of d numbers,
+The discrepancy of a base kernel is an integral over locations z of feature functions
+``F(x, z) = (1 + |x - z|^2 / c'^2)^b'`` [1]_. It is estimated from a few z that are drawn from a
+density nu, a multivariate t about the mean of the samples (importance sampling; but see below).
+With ``xi_j(x) = s(x) F(x, z_j) + grad_x F(x, z_j)``, a vector of d numbers,
 
     RPhiSD^2 = sum_{k=1..d} ( 1/M sum_{j=1..M} |mean_i xi_jk(x_i)| / nu(z_j) )^2
 
-Their settings: for a base kernel IMQ of width c, four times the median distance, and ``gamma = 1/4``, which rules how many features are
-enough: ``alpha = gamma / 3``, ``t = 4 alpha / (2 + alpha)``, ``c' = (1 - alpha / 2) c / 2``, ``b' = -(d + df) / (2 t)``, nu with ``df = 1/2`` degrees of
-freedom and scale ``c' / sqrt(df)``; ten features.
+Their settings are an IMQ base kernel of width c, four times the median distance, and
+``gamma = 1/4``, which controls how many features are enough. From these follow
+``alpha = gamma / 3``, ``t = 4 alpha / (2 + alpha)``, ``c' = (1 - alpha / 2) c / 2`` and
+``b' = -(d + df) / (2 t)``. The density nu has ``df = 1/2`` degrees of freedom and the scale
+``c' / sqrt(df)``. There are ten features.
 
-Drawn like that, all z lie far out: in 10 dimensions one of ten has 99% of the statistic, and there six of 1000 samples have most of the weight.
-The published code draws them with scale 1 (its sampler leaves the scale out) and keeps the weights of the wide law, so that features stand
-among samples of unit variance; in 10 dimensions 200 of 1000 samples then have a say. All published power is that of this test, and the
-default here, with the samples' own scale for 1. It does not estimate the integral any more, which a test does not need: with weights of
-the law that z are drawn from, most of the power is lost. Rejected out of 20 tests of 1000 samples in 10 dimensions at level 0.05, Laplace and
-Student t against a Gaussian: 19 and 16 so; 2 and 3 with weights that fit; 32% with the wide law.
+Drawn in this way, all z lie far from the samples. In 10 dimensions one of ten has 99% of the
+statistic, and there six of 1000 samples have most of the weight. The published code draws them with
+scale 1 (its sampler leaves the scale out) and keeps the weights of the wide density. Features then
+lie among samples of unit variance; in 10 dimensions 200 of 1000 samples contribute. All published
+power is that of this test. It is the default here, with the scale of the samples in place of 1. It
+no longer estimates the integral, which a test does not need. With weights of the density that z are
+drawn from, most of the power is lost. For 1000 samples in 10 dimensions at level 0.05, Laplace and
+Student t against a Gaussian, of 20 tests 19 and 16 reject with the default, and 2 and 3 with
+weights that fit; with the wide density 32% reject.
 
-In many dimensions F and nu leave the range of floating point numbers, so their logarithms are added first and a common factor is
-taken out: the statistic is in units in which the features of a sample have a squared length of one on average.
+In many dimensions F and nu leave the range of floating point numbers. So their logarithms are added
+first and a common factor is taken out: the statistic is in units in which the features of a sample
+have a mean squared length of one.
 
-The features grow towards z and may be very skewed, so that neither the samples' own features nor the normal limit tell the law of their
-means: with random signs and the wide law a true model in 5 dimensions was rejected in 33% of tests with 200 samples at a level of 5%, with a
-normal law of the samples' covariance in 20%. Hence the null comes from samples of the model, which has to have a `.sample` method:
+The features grow towards z and may be very skewed. Then neither the samples' own features nor the
+normal limit give the distribution of their means. With random signs and the wide density a true
+model in 5 dimensions was rejected in 33% of tests with 200 samples at a level of 5%; with a normal
+distribution of the samples' covariance, in 20%. Hence the null distribution comes from samples of
+the model, which must have a `.sample` method:
 
-model      means of the features of n samples drawn without replacement from a pool of samples of the model, 5000 or ``40 n``
-           (a right model was rejected in 5.5 to 6.0% of 150 to 400 tests at 5%, for n = 200 and 1000 in 5 and 30 dimensions; with
-           ``10 n`` in 6.8 to 8.3%)
-spectral   the limit law, normal with the second moments of the pool, as in the published tests, which mend the level by a table of
-           nominal levels for each dimension; there is none here
+"model"
+    Means of the features of n samples, drawn without replacement from a pool of samples of the
+    model, 5000 or ``40 n``. A true model was rejected in 5.5 to 6.0% of 150 to 400 tests at 5%, for
+    n = 200 and 1000 in 5 and 30 dimensions; with ``10 n`` in 6.8 to 8.3%.
+"spectral"
+    The limit distribution, normal with the second moments of the pool, as in the published tests.
+    These correct the level by a table of nominal levels for each dimension; there is none here.
+
+References
+----------
+.. [1] J. H. Huggins and L. Mackey, "Random feature Stein discrepancies", NeurIPS, 2018.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numba
 import numpy as np
 
+from .._typing import Array
 from .._validate import check_choice, check_integer, check_number, check_statistic, evaluate_score
 from ..compute.jit import compiled, parallel, prefer_wide_vectors
 from ..compute.linalg import gram
 from ..compute.medians import median_distance
 from ..procedure.evaluate import Evaluation, Outcome
-from .base import Baseline, samples_of_model
+from .base import Baseline, Task, samples_of_model
 
 _AT_ONCE = 100  # replicates made in one call
 
 
 @dataclass(frozen=True, eq=False)
 class RFSD(Baseline):
-    """Random feature Stein discrepancy test, L1 IMQ (Huggins and Mackey, 2018).
+    """Random feature Stein discrepancy test with L1 IMQ features.
 
     Parameters
     ----------
     n_features : int
-        Locations z, each of which gives d features.
+        Number of locations z, each of which gives d features.
     gamma : float
-        Smaller: narrower features, so that fewer are enough.
+        The smaller, the narrower the features, so that fewer are enough.
     df : float
-        Degrees of freedom of the law that z are drawn from.
+        Degrees of freedom of the distribution that z are drawn from.
     width : float
-        Width of the base kernel in median distances between samples.
+        Width of the base kernel, in median distances between samples.
     scale : {"samples", "paper"}
-        Scale of the law that z are drawn from: that of the samples, as in the published code, or ``c' / sqrt(df)``, as in the paper.
+        Scale of the distribution that z are drawn from.
+
+        "samples"
+            That of the samples, as in the published code.
+        "paper"
+            ``c' / sqrt(df)``, as in the paper.
     pool : int, optional
-        Samples of the model that the null is made from, all of whose features are in memory; by default 5000, or ``40 n`` where that is
-        more. (The published tests take ``5000 + 500 d``.)
+        Number of samples of the model that the null distribution is made from. All of their
+        features are in memory. By default 5000, or ``40 n`` where that is more; the published
+        tests take ``5000 + 500 d``.
+
+    See Also
+    --------
+    FSSD : Features at locations among the samples, for models without a `.sample` method.
+
+    Notes
+    -----
+    The model must have a `.sample` method. See `fastsksd.baselines.rfsd` for the settings and what
+    was measured.
+
+    References
+    ----------
+    .. [1] J. H. Huggins and L. Mackey, "Random feature Stein discrepancies", NeurIPS, 2018.
 
     Examples
     --------
@@ -83,12 +120,15 @@ class RFSD(Baseline):
     pool: int | None = None
 
     name = "rfsd"
-    needs_model = True
     nulls = ("model", "spectral")
     has_kernel = False
     exact_tail = False  # replicates are drawn from the limit distribution
 
-    def __post_init__(self):
+    @property
+    def needs_model(self) -> bool:
+        return True
+
+    def __post_init__(self) -> None:
         check_integer("n_features", self.n_features, 1)
         check_choice("scale", self.scale, ("samples", "paper"))
         if self.pool is not None:
@@ -98,8 +138,7 @@ class RFSD(Baseline):
         if self.gamma > 1:
             raise ValueError(f"`gamma` must be at most 1; got {self.gamma}.")
 
-    def prepare(self, task):
-        """Locations z, and the width c of the base kernel."""
+    def prepare(self, task: Task) -> tuple[Array, float]:
         x, d = task.x, task.x.shape[1]
         c = self.width * median_distance(x)
         normal = task.rng.standard_normal((self.n_features, d))
@@ -111,12 +150,12 @@ class RFSD(Baseline):
         # A chi-square of few degrees of freedom may come out as zero.
         return x.mean(axis=0) + radius * normal / np.sqrt(np.maximum(chi_square, 1e-100)), c
 
-    def _shape(self, c, d):
+    def _shape(self, c: float, d: int) -> tuple[float, float]:
         """c' and b' of the features."""
         alpha = self.gamma / 3.0
         return (1.0 - 0.5 * alpha) * 0.5 * c, -(d + self.df) * (2.0 + alpha) / (8.0 * alpha)
 
-    def features(self, x, scores, z, c, centre):
+    def _features(self, x: Array, scores: Array, z: Array, c: float, centre: Array) -> Array:
         """Weighted features ``xi_jk(x_i) / nu(z_j)``, (n, M d), up to a common factor."""
         d = x.shape[1]
         radius, power = self._shape(c, d)
@@ -133,7 +172,7 @@ class RFSD(Baseline):
         )
         return check_statistic(features)
 
-    def measure(self, task, prepared):
+    def measure(self, task: Task, prepared: tuple[Array, float]) -> Outcome:
         z, c = prepared
         n, d = task.x.shape
         size = max(5000, 40 * n) if self.pool is None else self.pool
@@ -144,7 +183,7 @@ class RFSD(Baseline):
         pool = samples_of_model(task.score, size, d, self.name, task.rng)
         everything = np.concatenate([task.x, pool])
         scores = np.concatenate([task.scores, evaluate_score(task.score, pool)])
-        features = self.features(everything, scores, z, c, task.x.mean(axis=0))
+        features = self._features(everything, scores, z, c, task.x.mean(axis=0))
         features /= np.sqrt(np.mean(np.einsum("ik,ik->i", features[:n], features[:n]))) or 1.0
         means = _normal_means if task.null == "spectral" else _resampled_means
         replicates = _squared_norms(means(features[n:], n, task.n_resamples, task.rng), d)
@@ -163,7 +202,7 @@ class RFSD(Baseline):
         return Outcome([member], task.lag, locations=z, n_model=len(pool), kernel="L1 IMQ")
 
 
-def _resampled_means(pool, n, count, rng):
+def _resampled_means(pool: Array, n: int, count: int, rng: np.random.Generator) -> Array:
     """Means of n rows of the pool drawn without replacement."""
     parts = []
     for first in range(0, count, _AT_ONCE):  # so that Ctrl-C works
@@ -175,7 +214,7 @@ def _resampled_means(pool, n, count, rng):
 
 
 @parallel
-def _means_of_rows(pool, rows):
+def _means_of_rows(pool: Array, rows: np.ndarray) -> Array:
     """The mean of the rows of `pool` that are listed in each row of `rows`."""
     means = np.zeros((rows.shape[0], pool.shape[1]))
     for b in numba.prange(rows.shape[0]):
@@ -186,19 +225,22 @@ def _means_of_rows(pool, rows):
 
 
 @compiled
-def _add_row(row, total):
+def _add_row(row: Array, total: Array) -> None:
     prefer_wide_vectors()
     for k in range(row.size):
         total[k] += row[k]
 
 
-def _normal_means(pool, n, count, rng):
+def _normal_means(pool: Array, n: int, count: int, rng: np.random.Generator) -> Array:
     """Normal with mean zero and the second moments of the rows, over n."""
     values, vectors = np.linalg.eigh(gram(pool.T) / len(pool))
     root = vectors * np.sqrt(np.maximum(values, 0.0) / n)
     return rng.standard_normal((count, values.size)) @ root.T
 
 
-def _squared_norms(means, d):
-    """L1 norm over the features of each dimension, squared and summed over dimensions, for each row of feature means."""
+def _squared_norms(means: Array, d: int) -> Array:
+    """For each row of feature means, L1 norms of each dimension, squared and summed.
+
+    The L1 norm of a dimension is over its features.
+    """
     return np.sum(np.abs(means.reshape(len(means), -1, d)).mean(axis=1) ** 2, axis=1)

@@ -67,7 +67,7 @@ class Evaluation(NamedTuple):
     @property
     def pvalue(self) -> float:
         """The p-value of this member alone, never zero."""
-        if self.chi2_weights is None:
+        if self.replicates is not None:
             return resampling_pvalue(self.statistic, self.replicates)
         return positive_exp(self.log_pvalue)
 
@@ -188,9 +188,7 @@ def _joined(name: str, groups: Sequence[_Group], multiple: float, part: str) -> 
         np.concatenate([group.statistics(multiple) for group in groups]),
         np.concatenate([multiple * group.h for group in groups]),
         " and ".join(group.pairs.name for group in groups),
-        replicates=np.add.reduce(
-            [np.concatenate(group.replicates[multiple]) for group in groups]
-        ),
+        replicates=np.add.reduce([np.concatenate(group.replicates[multiple]) for group in groups]),
     )
 
 

@@ -1,52 +1,88 @@
-"""The null distribution (Algorithm 2): resampling weights, and the limit law with its exact tail.
+"""The null distribution (Algorithm 2): resampling weights, p-values, and what "spectral" means.
 
-Weights are drawn in compiled code from counter-based streams. A replicate of the statistic is ``scale * sum_{i != j} w_i w_j mu_ij``. Row b of the weights comes from stream b of the seed, so the
-weights depend on the seed alone, not on the number of threads.
+A replicate of the statistic is ``scale * sum_{i != j} w_i w_j mu_ij``. Weights w are drawn in
+compiled code from counter-based streams. Row b of the weights comes from stream b of the seed, so
+the weights depend on the seed alone, not on the number of threads.
 
-bootstrap   ``w_i = counts_i - 1`` with counts ~ Multinomial(n, 1/n), scale ``1 / n^2``. (The paper prints raw counts; they must
-            be divided by n and centred.)
-wild        signs, scale ``1 / (n (n - 1))``: independent, or a Markov chain that flips with probability 1/lag, so that the
-            signs of neighbours agree as correlated samples do.
+"bootstrap"
+    ``w_i = counts_i - 1`` with counts ~ Multinomial(n, 1/n), scale ``1 / n^2``. (The paper prints
+    raw counts; they must be divided by n and centred.)
+"wild"
+    Signs, scale ``1 / (n (n - 1))``. They are independent, or a Markov chain that flips with
+    probability 1/lag, so that the signs of neighbours agree as correlated samples do.
+"spectral"
+    No resampling: ``(n - 1) U`` tends to ``sum_j c_j (Z_j^2 - 1)`` (Theorem 6), where c_j are the
+    eigenvalues of the centred Stein matrix over n. The tail of this limit distribution is an
+    integral of its moment generating function along a contour through the saddle point [1]_. The
+    size of the tail is factored out beforehand, so the relative error is small at any depth. With
+    many slices and few samples the limit distribution is conservative: with 20 slices and 100
+    samples it rejects in 1% of tests at level 5%.
 
-Statistics of several parts of the samples share one draw: each part takes its own columns. The bootstrap draws each part's
-counts within the part, so that they sum to its size.
+Statistics of several parts of the samples share one draw: each part takes its own columns. The
+bootstrap draws the counts of each part within the part, so that they sum to its size.
 
-spectral    No resampling: ``(n - 1) U`` tends to ``sum_j c_j (Z_j^2 - 1)`` (Theorem 6), c_j the eigenvalues of the centred Stein matrix
-            over n. The tail of that law is an integral of its moment generating function along a contour through the saddle point
-            (Rice, 1980), from which the tail's size is taken out beforehand: its relative error is small however far out. With many
-            slices and few samples the law itself is careful: 20 slices of 100 samples are rejected in 1% of tests at level 5%.
+References
+----------
+.. [1] S. O. Rice, "Distribution of quadratic forms in normal random variables: evaluation by
+   numerical integration", SIAM Journal on Scientific and Statistical Computing 1, 1980.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
+from .._typing import Array
 from ..compute.sampling import chained_signs, fill_multinomial, independent_signs
 from ..compute.streams import draw_seed
 
-NULLS = ("wild", "bootstrap", "spectral")
+NULLS: tuple[str, ...] = ("wild", "bootstrap", "spectral")
 _BATCH = 2**24  # weights in memory at a time, 128 MB
 
 
 class Weights:
-    """Weights of the null `null` for `n_resamples` replicates of `n` samples; `edges` are where new parts of the samples begin.
+    """Resampling weights, in batches of rows so that memory does not grow with their number.
 
-    They come in batches of rows, so that memory does not grow with their number. `rng` is a `numpy.random.Generator`.
+    Parameters
+    ----------
+    null : {"wild", "bootstrap"}
+    n : int
+        Number of samples.
+    n_resamples : int
+        Number of rows.
+    lag : float
+        For "wild", see the module; up to 2 the signs are independent.
+    edges : sequence of int
+        Where the second and later parts of the samples begin.
+    rng : numpy.random.Generator
     """
 
-    def __init__(self, null, n, n_resamples, *, lag=1, edges=(), rng):
+    def __init__(
+        self,
+        null: str,
+        n: int,
+        n_resamples: int,
+        *,
+        lag: float = 1,
+        edges: Sequence[int] = (),
+        rng: np.random.Generator,
+    ) -> None:
         self.null = null
         self.n = n
         self.n_resamples = n_resamples
         self.lag = lag
         self.edges = edges
         self.seed = draw_seed(rng)
-        self._whole = {}
+        self._whole: dict[Callable[..., Any], Any] = {}
 
-    def batches(self, draw=None):
-        """Arrays of some rows, (count, n) each; drawn anew every time unless one batch holds them all.
+    def batches(self, draw: Callable[[Weights, int, int], Any] | None = None) -> Iterator[Any]:
+        """Yield arrays of some rows, (count, n) each.
 
-        A function ``draw(weights, first, count)`` makes the rows elsewhere, where an engine wants them.
+        They are drawn anew every time, unless one batch holds all rows. A function
+        ``draw(weights, first, count)`` makes the rows where an engine wants them.
         """
         draw = Weights._rows if draw is None else draw
         size = max(1, _BATCH // self.n)
@@ -58,11 +94,11 @@ class Weights:
         for first in range(0, self.n_resamples, size):
             yield draw(self, first, min(size, self.n_resamples - first))
 
-    def matrix(self):
-        """All of them, (n_resamples, n)."""
+    def matrix(self) -> Array:
+        """All rows, (n_resamples, n)."""
         return self._rows(0, self.n_resamples)
 
-    def _rows(self, first, count):
+    def _rows(self, first: int, count: int) -> Array:
         if self.null == "wild":
             if self.lag <= 2:
                 return independent_signs(self.seed, first, count, self.n)
@@ -73,13 +109,16 @@ class Weights:
         return weights
 
 
-def resampling_scale(null, n):
-    """What the sum over pairs of `n` samples is multiplied by."""
+def resampling_scale(null: str, n: int) -> float:
+    """Factor of the weighted sum over pairs of `n` samples."""
     return 1.0 / (n * (n - 1.0)) if null == "wild" else 1.0 / n**2
 
 
-def resampling_pvalue(statistic, replicates):
-    """``(1 + #{replicate >= statistic}) / (1 + M)``: never zero, and valid for every M. Equal up to round-off counts as equal."""
+def resampling_pvalue(statistic: float, replicates: Array) -> float:
+    """``(1 + #{replicate >= statistic}) / (1 + M)`` for M replicates.
+
+    It is never zero, and valid for every M. Values that are equal up to round-off count as equal.
+    """
     return (1.0 + np.count_nonzero(replicates >= statistic - 1e-12 * abs(statistic))) / (
         1.0 + replicates.size
     )

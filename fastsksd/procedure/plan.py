@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .._typing import Array, Rng
+from .._typing import Array, EngineName, Rng
 from .._validate import check_choice, check_integer, check_number, check_positive_vector, check_rng
 from ..engines import TOLERANCE, choose_engine
 from ..kernels import Kernel, as_kernel
@@ -51,7 +51,7 @@ class Options:
     null: str | None = None
     lag: float | str = 1
     n_resamples: int = 1000
-    engine: str = "auto"
+    engine: EngineName = "auto"
     tol: float = TOLERANCE
     method: Any = "sksd"
     rng: Rng = None
@@ -114,7 +114,7 @@ class Search:
     estimator: Any
     score_q: Any
     debias: bool
-    engine_name: str
+    engine_name: EngineName
     refine: dict[str, Any]
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from .._typing import Array
 from ..kernels import Kernel
 from ..refine import refine_slices
 from ..score_difference import needs_function, score_difference
@@ -55,7 +56,7 @@ def _find(how: Search, training: Samples, split: Split) -> Slices:
     """
     difference = score_difference(
         training.x,
-        split.score if needs_function(how.estimator) else training.scores,
+        split.score if needs_function(how.estimator) else cast(Array, training.scores),
         estimator=how.estimator,
         score_q=how.score_q,
         debias=how.debias,
@@ -76,4 +77,5 @@ def _refined(
         "engine": how.engine_name,
         **how.refine,
     }
-    return refine_slices(training.x, training.scores, found, kernel=kernel, rng=rng, **options)
+    scores = cast(Array, training.scores)
+    return refine_slices(training.x, scores, found, kernel=kernel, rng=rng, **options)

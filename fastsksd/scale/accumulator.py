@@ -1,20 +1,25 @@
 """Sums over samples that arrive in chunks: they add, merge, and yield statistic and p-value.
 
-The Fourier engine needs of the samples only the sums of their features, and for the limit
-distribution their second moments. A series holds for a range of the data that must be fixed at the
-start, though, and later samples may lie outside. So the line is cut into cells of that range.
-Within a cell features are taken about its middle, and every cell has sums of its own. Samples of
-cells D apart differ by D and at most a cell's width more, and on that stretch the kernel is a
-series with the same frequencies again, ``k(D + t) = sum_f A_f cos(w_f t) + B_f sin(w_f t)``, which
-couples the sums of the two cells. No sample is ever outside.
+Of the samples, the Fourier engine needs only the sums of their features, and for the limit
+distribution their second moments. But a series holds for a range of the data that must be fixed at
+the start, and later samples may lie outside. So the line is cut into cells of that range. Within a
+cell features are taken about its middle, and every cell has its own sums. Samples of cells D apart
+differ by D plus at most a cell's width. On that range the kernel is again a series with the same
+frequencies, ``k(D + t) = sum_f A_f cos(w_f t) + B_f sin(w_f t)``, which couples the sums of the two
+cells. No sample is ever outside.
 """
+
+from __future__ import annotations
 
 import functools
 import math
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from .._typing import Array, ArrayLike, KernelLike, Rng, Score, SlicesLike
 from .._validate import (
     check_integer,
     check_rng,
@@ -41,33 +46,55 @@ from ..slices import as_slices
 from .chunks import Rows
 
 _BLOCK = 8192  # samples whose features are made at a time
-# Of cells, in bandwidths: light tails fit into one, heavy ones into many that are cheap.
+# Smallest and largest width of a cell, in bandwidths: light tails fit into one cell, heavy ones
+# into many that are cheap.
 _WIDTHS = (2.0, 9.0)
-# Of a series beyond its stretch, by kernel: those that need the fewest terms.
+# Margin of a series beyond its range, by kernel: those that need the fewest terms.
 _MARGINS = {0: 3.0, 1: 1.25}
 _MOST_FEATURES = 5000  # rows of a matrix whose eigenvalues are taken, which is minutes of work
-_WIDTH_STEP = (
-    1.05  # widths of cells lie on a geometric grid, so that slices of like range share a series
-)
+# Widths of cells lie on a geometric grid, so that slices of similar range share a series.
+_WIDTH_STEP = 1.05
+
+_Cell = tuple[int, int]  # slice and number of the cell
 
 
 class Accumulator:
-    """Sums over samples that arrive in chunks, for a test along fixed slices in memory that does not grow with their number.
+    """Sums over samples that arrive in chunks, for a test along fixed slices.
 
-    It grows with the number of cells that samples reach, which for light tails is one for each slice. Very heavy tails (a Cauchy
-    law) reach ever new ones; then `add` goes on, but `result` refuses a law that would take too long.
+    Memory does not grow with the number of samples.
 
     Parameters
     ----------
     slices : Slices or pair (r, g)
         Directions chosen beforehand, or from other samples.
     first : (n, d) array
-        Some samples, to learn the range of the data and the bandwidths from; they are not added. Any other range costs time, not
-        accuracy.
+        Some samples, which give the range of the data and the bandwidths; they are not added.
+        Another range costs time, not accuracy.
     kernel : {"rbf", "imq"} or kernel object
-        Its bandwidth, when it is "median", is that of `first`.
+        Kernel of the statistic. The bandwidth "median" is that of `first`.
     tol : float
         Largest error of a Stein term, relative to its size, as for the Fourier engine.
+
+    Attributes
+    ----------
+    n : int
+        Number of samples added.
+    slices : Slices
+        The directions.
+    kernel : Kernel
+        The kernel.
+    tol : float
+        The tolerance.
+
+    See Also
+    --------
+    gof_stream : The test of a stream in one call.
+
+    Notes
+    -----
+    Memory grows with the number of cells that samples reach. For light tails that is one for each
+    slice. Very heavy tails (a Cauchy distribution) reach ever more cells. `add` then continues, but
+    `result` raises an error if the limit distribution would take too long.
 
     Examples
     --------
@@ -81,64 +108,105 @@ class Accumulator:
     (5000, False)
     """
 
-    def __init__(self, slices, first, *, kernel="rbf", tol=TOLERANCE):
-        first = check_samples(first, "first", min_rows=2)
-        self.slices = as_slices(slices, first.shape[1])
+    def __init__(
+        self,
+        slices: SlicesLike,
+        first: ArrayLike,
+        *,
+        kernel: KernelLike = "rbf",
+        tol: float = TOLERANCE,
+    ) -> None:
+        known = check_samples(first, "first", min_rows=2)
+        self.slices = as_slices(slices, known.shape[1])
         self.kernel = as_kernel(kernel)
         self.tol = check_tolerance(tol)
-        y = product(self.slices.g, first)
-        h = frozen(self.kernel.bandwidths(y, spread(first, self.slices.g)))
+        y = product(self.slices.g, known)
+        h = frozen(self.kernel.bandwidths(y, spread(known, self.slices.g)))
         middle = np.median(y, axis=1)
         spans = np.clip(2.3 * np.quantile(np.abs(y - middle[:, None]), 0.999, axis=1) / h, *_WIDTHS)
         widths = [_WIDTH_STEP ** math.ceil(math.log(span, _WIDTH_STEP)) for span in spans]
         self._grid = _Grid(self.kernel.code, h, frozen(middle), tuple(widths), self.tol)
         self.n = 0
-        self._own = np.zeros(len(self.slices))
-        self._sums = {}  # (slice, cell): sums of the features
-        self._moments = {}  # (slice, cell), (slice, cell): second moments, for keys in order
+        self._diagonal = np.zeros(len(self.slices))  # sum_i mu_ii of each slice
+        self._sums: dict[_Cell, Array] = {}  # of the features
+        # Second moments of the features, for pairs of cells in order.
+        self._moments: dict[tuple[_Cell, _Cell], Array] = {}
 
-    def empty(self):
-        """An accumulator of the same kind without samples, for another stream that is to be merged."""
+    def empty(self) -> Accumulator:
+        """Make an accumulator of the same kind without samples, to be filled and merged.
+
+        Returns
+        -------
+        Accumulator
+            With the same slices, bandwidths and cells.
+        """
         other = object.__new__(Accumulator)
         other.__dict__.update(self.__dict__)
-        other.n, other._own, other._sums, other._moments = 0, np.zeros(len(self.slices)), {}, {}
+        other.n, other._diagonal = 0, np.zeros(len(self.slices))
+        other._sums, other._moments = {}, {}
         return other
 
-    def add(self, x, score):
-        """Add samples, (n, d), with the model's score: its values there, a function or a model. Returns the accumulator.
+    def add(self, x: ArrayLike, score: Score) -> Accumulator:
+        """Add samples.
 
-        All of them count or, when there is an error or an interrupt, none.
+        All of them count, or none if there is an error or an interrupt.
+
+        Parameters
+        ----------
+        x : (n, d) array
+            Samples.
+        score : (n, d) array, callable or model
+            Score of the model: its values at `x`, a function, or an object with `.score`.
+
+        Returns
+        -------
+        Accumulator
+            This one.
         """
-        x = check_samples(x, "x", min_rows=0, d=self.slices.d)
+        samples = check_samples(x, "x", min_rows=0, d=self.slices.d)
         check_score(score)
-        if x.shape[0] == 0:
+        if samples.shape[0] == 0:
             return self
-        scores = evaluate_score(score, x)
+        scores = evaluate_score(score, samples)
         slices, grid = self.slices, self._grid
         alignment = np.einsum("md,md->m", slices.r, slices.g) / grid.h
-        # Worked out apart and counted when it is whole.
+        # Computed apart, and added when it is complete.
         part = self.empty()
-        for start in range(0, x.shape[0], _BLOCK):
+        for start in range(0, samples.shape[0], _BLOCK):
             rows = slice(start, start + _BLOCK)
-            y = (product(slices.g, x[rows]) - grid.middle[:, None]) / grid.h[:, None]
+            y = (product(slices.g, samples[rows]) - grid.middle[:, None]) / grid.h[:, None]
             part._add_block(y, product(slices.r, scores[rows]), alignment)
         self._absorb(part)
         return self
 
-    def extend(self, chunks, score=None):
-        """Add all `chunks` of a stream or of an array that is read in blocks of rows, see `gof_stream`. Returns the accumulator.
+    def extend(self, chunks: Any, score: Score | None = None) -> Accumulator:
+        """Add all chunks of a stream, or of an array that is read in blocks of rows.
 
-        When a chunk is bad or there is an interrupt, the chunks before it have been added, and `n` says how many samples they held.
+        After a bad chunk or an interrupt, the chunks before it have been added. `n` says how many
+        samples they held.
+
+        Parameters
+        ----------
+        chunks : iterable, or array-like of shape (n, d)
+            As for `gof_stream`, but not a Dask array.
+        score : callable, model or array-like, optional
+            As for `gof_stream`.
+
+        Returns
+        -------
+        Accumulator
+            This one.
         """
         return Rows(chunks, score).add_to(self)
 
-    def _add_block(self, y, s, a):
+    def _add_block(self, y: Array, s: Array, a: Array) -> None:
+        """Add samples by their projections y and s, in bandwidths, and alignments a."""
         widths = np.array(self._grid.widths)[:, None]
         cells = np.floor(y / widths + 0.5).astype(np.int64)
         features = feature_block(y - cells * widths, s, a, *self._grid.layout())
         self.n += y.shape[1]
-        self._own += own_term(s, a[:, None]).sum(axis=1)
-        # Most samples lie in the middle cell of every slice; the others are taken out, grouped by their cells.
+        self._diagonal += own_term(s, a[:, None]).sum(axis=1)
+        # Most samples lie in the middle cell of every slice. The others are grouped by their cells.
         far = np.flatnonzero(cells.any(axis=0))
         patterns, members = np.unique(cells[:, far], axis=1, return_inverse=True)
         for k, pattern in enumerate(patterns.T.tolist()):
@@ -149,7 +217,7 @@ class Accumulator:
             features[:, far] = 0.0
             self._add_features(features, [0] * len(self.slices))
 
-    def _add_features(self, features, cells):
+    def _add_features(self, features: Array, cells: Sequence[int]) -> None:
         """Add features of samples that share their cells, one for each slice."""
         sums, moments = features.sum(axis=1), gram(features)
         for q, cell in enumerate(cells):
@@ -160,109 +228,154 @@ class Accumulator:
                     self._moments, ((p, cells[p]), (q, cell)), moments[self._grid.rows(p), rows]
                 )
 
-    def merge(self, other):
-        """Add the sums of another accumulator with the same slices, bandwidths and cells. Returns the accumulator."""
+    def merge(self, other: Accumulator) -> Accumulator:
+        """Add the sums of another accumulator.
+
+        Parameters
+        ----------
+        other : Accumulator
+            With the same slices, bandwidths and cells; see `empty`.
+
+        Returns
+        -------
+        Accumulator
+            This one.
+        """
         if not isinstance(other, Accumulator):
             raise TypeError(f"`other` must be an Accumulator, not {type(other).__name__}.")
-        for name, mine, theirs in (
-            ("slices", (self.slices.r, self.slices.g), (other.slices.r, other.slices.g)),
-            ("bandwidths", self._grid.h, other._grid.h),
-            ("kernel", self.kernel.name, other.kernel.name),
-            ("tolerance", self.tol, other.tol),
-            (
-                "range",
-                (self._grid.middle, self._grid.widths),
-                (other._grid.middle, other._grid.widths),
-            ),
-        ):
-            same = (
-                all(map(np.array_equal, mine, theirs))
-                if isinstance(mine, tuple)
-                else np.array_equal(mine, theirs)
-            )
-            if not same:
+        theirs = other._settings()
+        for name, mine in self._settings().items():
+            if not all(map(np.array_equal, mine, theirs[name])):
                 raise ValueError(
-                    f"`other` has another {name}; make it by `empty()` of this accumulator, or of a common one."
+                    f"`other` has another {name}; make it by `empty()` of this accumulator, or of "
+                    "a common one."
                 )
         self._absorb(other)
         return self
 
-    def _absorb(self, other):
+    def _settings(self) -> dict[str, tuple[Any, ...]]:
+        """What accumulators must have in common to be merged."""
+        grid = self._grid
+        return {
+            "slices": (self.slices.r, self.slices.g),
+            "bandwidths": (grid.h,),
+            "kernel": (self.kernel.name,),
+            "tolerance": (self.tol,),
+            "range": (grid.middle, grid.widths),
+        }
+
+    def _absorb(self, other: Accumulator) -> None:
         sums, moments = dict(self._sums), dict(self._moments)
         for mine, theirs in ((sums, other._sums), (moments, other._moments)):
             for key, value in theirs.items():
                 _accumulate(mine, key, value)
         # One step, which no interrupt can cut in two.
         self.__dict__.update(
-            n=self.n + other.n, _own=self._own + other._own, _sums=sums, _moments=moments
+            n=self.n + other.n,
+            _diagonal=self._diagonal + other._diagonal,
+            _sums=sums,
+            _moments=moments,
         )
 
     @property
-    def statistics(self):
+    def statistics(self) -> Array:
         """U-statistic of each slice."""
         if self.n < 2:
             raise ValueError(f"the accumulator holds {self.n} samples; at least 2 are needed.")
-        totals = -self._own.copy()
+        totals = -self._diagonal.copy()
         for (q, cell), sums in self._sums.items():
             for (p, other), others in self._sums.items():
                 if p == q:
                     totals[q] += sums @ self._grid.couple(q, cell - other, others)
         return check_statistic(totals / (self.n * (self.n - 1.0)))
 
-    def spectrum(self):
-        """Eigenvalues of the centred Stein matrix over n."""
+    def spectrum(self) -> Array:
+        """Eigenvalues of the centred Stein matrix over n.
+
+        Returns
+        -------
+        (k,) array
+            Those that are not zero, and some that are.
+        """
         keys = sorted(self._sums)
         # A cell of few samples has features in few directions: only those are kept.
         basis = {key: _range(self._moments[key, key]) for key in keys}
         ends = np.cumsum([0, *(basis[key].shape[1] for key in keys)])
         if ends[-1] > _MOST_FEATURES:
             raise ValueError(
-                f"the limit law would take the eigenvalues of a matrix of {ends[-1]} rows: the samples lie in {len(keys)} cells, as their tails "
-                "are heavy. Take a kernel of larger `bandwidth`, or gof_test with null='wild'. The statistic itself is in `statistics`."
+                f"the limit distribution needs the eigenvalues of a matrix of {ends[-1]} rows: the "
+                f"samples lie in {len(keys)} cells, as their tails are heavy. Take a kernel of "
+                "larger `bandwidth`, or gof_test with null='wild'. The statistic itself is in "
+                "`statistics`."
             )
-        place = {key: slice(ends[k], ends[k + 1]) for k, key in enumerate(keys)}
+        rows = {key: slice(ends[k], ends[k + 1]) for k, key in enumerate(keys)}
         second, coupling = np.zeros((2, ends[-1], ends[-1]))
         mean = np.concatenate([basis[key].T @ self._sums[key] for key in keys]) / self.n
         for (a, b), value in self._moments.items():
-            second[place[a], place[b]] = basis[a].T @ value @ basis[b]
-            second[place[b], place[a]] = second[place[a], place[b]].T
+            second[rows[a], rows[b]] = basis[a].T @ value @ basis[b]
+            second[rows[b], rows[a]] = second[rows[a], rows[b]].T
         for q, cell in keys:
             for p, other in keys:
                 if p == q:
                     columns = self._grid.couple(q, cell - other, basis[p, other])
-                    coupling[place[q, cell], place[p, other]] = basis[q, cell].T @ columns
+                    coupling[rows[q, cell], rows[p, other]] = basis[q, cell].T @ columns
         return eigenvalues_of_product(second / self.n - np.outer(mean, mean), coupling)
 
-    def result(self, *, n_resamples=1000, rng=None):
-        """The test of all samples so far, with the limit law as its null; `n_resamples` draws of it are for looking at."""
+    def result(self, *, n_resamples: int = 1000, rng: Rng = None) -> GofResult:
+        """Test all samples so far, with the limit distribution as the null.
+
+        Parameters
+        ----------
+        n_resamples : int
+            Number of draws of the limit distribution, to look at.
+        rng : None, int or numpy.random.Generator
+            Source of these draws.
+
+        Returns
+        -------
+        GofResult
+            As of ``gof_test(..., null="spectral")``.
+        """
         start = time.perf_counter()
         n_resamples = check_integer("n_resamples", n_resamples, 1)
         statistics = self.statistics
-        law = limit_law(self.spectrum(), self.n)
-        pvalue = positive_exp(log_tail_of_weighted_chi_square(law, float(statistics.sum())))
+        statistic = float(statistics.sum())
+        chi2_weights = limit_law(self.spectrum(), self.n)
+        pvalue = positive_exp(log_tail_of_weighted_chi_square(chi2_weights, statistic))
         seconds = time.perf_counter() - start
         return GofResult(
-            statistic=float(statistics.sum()), pvalue=pvalue,
-            null_distribution=weighted_chi_square_draws(law, n_resamples, check_rng(rng)), slices=self.slices,
-            slice_statistics=statistics, bandwidths=self._grid.h, n_test=self.n, n_train=0, null="spectral", engine="fourier",
-            kernel=self.kernel.name, method="sksd", timings={"statistic": seconds, "total": seconds},
-        )  # fmt: skip
+            statistic=statistic,
+            pvalue=pvalue,
+            null_distribution=weighted_chi_square_draws(chi2_weights, n_resamples, check_rng(rng)),
+            slices=self.slices,
+            slice_statistics=statistics,
+            bandwidths=self._grid.h,
+            n_test=self.n,
+            n_train=0,
+            null="spectral",
+            engine="fourier",
+            kernel=self.kernel.name,
+            method="sksd",
+            timings={"statistic": seconds, "total": seconds},
+        )
 
 
-def _range(moments):
-    """An orthonormal basis of the directions that second moments are not zero in."""
+def _range(moments: Array) -> Array:
+    """An orthonormal basis of the directions in which second moments are not zero."""
     values, vectors = np.linalg.eigh(moments)
     return vectors[:, values > 1e-15 * values.size * values[-1]]
 
 
-def _accumulate(table, key, value):
+def _accumulate(table: dict[Any, Array], key: Any, value: Array) -> None:
     table[key] = table[key] + value if key in table else np.array(value)
 
 
 class _Grid:
     """Cells and series of all slices; lengths in bandwidths."""
 
-    def __init__(self, code, h, middle, widths, tol):
+    def __init__(
+        self, code: int, h: Array, middle: Array, widths: tuple[float, ...], tol: float
+    ) -> None:
         self.code = code
         self.h = h
         self.middle = middle
@@ -272,19 +385,22 @@ class _Grid:
         self.counts = np.array(counts)
         self.ends = np.cumsum([0, *(2 * self.counts)])
 
-    def layout(self):
+    def layout(self) -> tuple[Array, np.ndarray]:
         """Base frequency and number of frequencies of each slice."""
         return np.array(self.base), self.counts
 
-    def rows(self, q):
+    def rows(self, q: int) -> slice:
         """Rows of the features of slice q: its cosines, then its sines."""
         return slice(self.ends[q], self.ends[q + 1])
 
-    def _series(self, q, distance):
+    def _series(self, q: int, distance: int) -> tuple[Array, Array]:
         return _coupling(self.code, self.widths[q], distance, self.tol)
 
-    def couple(self, q, distance, values):
-        """The coupling of slice q between cells so many apart (the first minus the second), times values of the second."""
+    def couple(self, q: int, distance: int, values: Array) -> Array:
+        """The coupling of slice q between two cells, times `values` of the second.
+
+        `distance` is the number of the first cell minus that of the second.
+        """
         cos, sin = self._series(q, abs(distance))
         sin = math.copysign(1.0, distance) * sin
         count = cos.size
@@ -296,8 +412,8 @@ class _Grid:
 
 
 @functools.lru_cache(maxsize=256)
-def _frequencies(code, width, tol):
-    """Number of frequencies that serve all distances between cells, and the lowest."""
+def _frequencies(code: int, width: float, tol: float) -> tuple[int, float]:
+    """Number of frequencies that are enough for all distances between cells, and the lowest."""
     top = math.sqrt(2.0 * math.log(10.0 / tol)) if code == 0 else math.log(300.0 / tol)
     period = 2.0 * (width + _MARGINS[code])
     for _ in range(40):
@@ -313,24 +429,28 @@ def _frequencies(code, width, tol):
 
 
 @functools.lru_cache(maxsize=4096)
-def _coupling(code, width, distance, tol):
-    """Coefficients of the cosines and sines of ``k(D + t)``, ``|t| <= width``, D = `distance` cells."""
+def _coupling(code: int, width: float, distance: int, tol: float) -> tuple[Array, Array]:
+    """Coefficients of the cosines and sines of ``k(D + t)``.
+
+    For ``|t| <= width`` and D of `distance` cells.
+    """
     count, base = _frequencies(code, width, tol)
     fitted = _fit(code, width, distance, tol, count, 2.0 * math.pi / base)
     if fitted is None:
         raise ValueError(
-            f"`tol`={tol:g} is too small for a series of the kernel {distance} cells apart; raise it."
+            f"`tol`={tol:g} is too small for a series of the kernel {distance} cells apart; raise "
+            "it."
         )
     return fitted
 
 
 @functools.lru_cache(maxsize=4096)
-def _fit(code, width, distance, tol, count, period):
-    """The series for cells so many apart, None when it is not good enough; far apart the RBF kernel is zero."""
-    if (
-        code == 0
-        and distance > 1
-        and (distance - 1) * width > math.sqrt(2.0 * math.log(100.0 / tol))
-    ):
+def _fit(
+    code: int, width: float, distance: int, tol: float, count: int, period: float
+) -> tuple[Array, Array] | None:
+    """The series for two cells at a distance; None where it is not accurate enough."""
+    gap = (distance - 1) * width
+    # There the RBF kernel is zero.
+    if code == 0 and distance > 1 and gap > math.sqrt(2.0 * math.log(100.0 / tol)):
         return np.zeros(count), np.zeros(count)
     return fitted_series(code, width, distance * width, count, period, tol)

@@ -1,29 +1,41 @@
 """Chunks of samples with their scores: from a stream, or from an array read in blocks of rows."""
 
+from __future__ import annotations
+
 import contextlib
 import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._typing import Array
 from .._validate import check_samples, check_score, evaluate_score, score_is_array
+
+if TYPE_CHECKING:
+    from .accumulator import Accumulator
 
 _READ_BYTES = 2**25  # of an array that is read in blocks of rows
 
 
 class Chunk:
-    """Samples, (n, d), with the score of the model there, and the number of the chunk, for messages."""
+    """Samples, (n, d), with the score of the model there.
 
-    def __init__(self, number, x, score, d=None):
+    The number of the chunk is for messages.
+    """
+
+    def __init__(self, number: int, x: Any, score: Any, d: int | None = None) -> None:
         self.number = number
         with self.named():
             self.x = check_samples(x, min_rows=0, d=d)
             self.score = check_score(score)
             if score_is_array(score) and np.shape(score) != self.x.shape:
                 raise ValueError(
-                    f"`score` must have the shape of the samples, {self.x.shape}; got {np.shape(score)}."
+                    f"`score` must have the shape of the samples, {self.x.shape}; got "
+                    f"{np.shape(score)}."
                 )
 
-    def rows(self, start, stop):
+    def rows(self, start: int, stop: int | None) -> Chunk:
         """Some of the rows, as a chunk of the same number."""
         rows = slice(start, stop)
         return Chunk(
@@ -32,14 +44,14 @@ class Chunk:
             self.score[rows] if score_is_array(self.score) else self.score,
         )
 
-    def scores(self):
+    def scores(self) -> Array:
         """Values of the score at the samples."""
         with self.named():
             return evaluate_score(self.score, self.x)
 
     @contextlib.contextmanager
-    def named(self):
-        """Say in messages which chunk is meant."""
+    def named(self) -> Iterator[None]:
+        """Name the chunk in the messages of errors."""
         try:
             yield
         except (TypeError, ValueError) as error:
@@ -50,12 +62,13 @@ class Chunk:
 class Rows:
     """Chunks of a stream, or blocks of an array, in their order."""
 
-    def __init__(self, chunks, score):
+    def __init__(self, chunks: Any, score: Any) -> None:
         self._left = _chunks_of(chunks, score)
 
-    def head(self, count, keep):
-        """The first `count` rows as a list of chunks; they are visited again only with `keep`."""
-        taken, rest = [], self._left
+    def head(self, count: int, keep: bool) -> list[Chunk]:
+        """The first `count` rows as a list of chunks; `keep` leaves them in the stream."""
+        taken: list[Chunk] = []
+        rest = self._left
         for chunk in self._left:
             if chunk.x.shape[0] > count:
                 taken.append(chunk.rows(0, count))
@@ -68,33 +81,35 @@ class Rows:
         self._left = itertools.chain(taken, rest) if keep else rest
         return taken
 
-    def add_to(self, total):
-        """Add all chunks to an accumulator; returns it."""
+    def add_to(self, total: Accumulator) -> Accumulator:
+        """Add all chunks to an accumulator, and return it."""
         for chunk in self._left:
             with chunk.named():
                 total.add(chunk.x, chunk.score)
         return total
 
 
-def _chunks_of(chunks, score):
-    """Generator of `Chunk` from an iterable or an array."""
-    # Values on disk are looked at block by block.
+def _chunks_of(chunks: Any, score: Any) -> Iterator[Chunk]:
+    """The chunks of an iterable or an array."""
+    # Values on disk are checked block by block.
     if score is not None and not hasattr(score, "shape"):
         check_score(score)
     if hasattr(chunks, "shape") and hasattr(chunks, "__getitem__"):
         return _blocks(chunks, score)
     if isinstance(chunks, (str, bytes)) or not hasattr(chunks, "__iter__"):
         raise TypeError(
-            f"`chunks` must be an iterable of arrays or of pairs (x, scores), or an (n, d) array; got {type(chunks).__name__}."
+            "`chunks` must be an iterable of arrays or of pairs (x, scores), or an (n, d) array; "
+            f"got {type(chunks).__name__}."
         )
     if score is not None and score_is_array(score):
         raise TypeError(
-            "`score` must be a callable or a model for a stream of chunks; values come with them, as pairs (x, scores)."
+            "`score` must be a callable or a model for a stream of chunks; values come with them, "
+            "as pairs (x, scores)."
         )
     return _streamed(chunks, score)
 
 
-def _streamed(chunks, score):
+def _streamed(chunks: Any, score: Any) -> Iterator[Chunk]:
     d = None
     for number, x in enumerate(chunks):
         values = score
@@ -104,7 +119,8 @@ def _streamed(chunks, score):
                     "a tuple, but `score` is given" if score is not None else f"a tuple of {len(x)}"
                 )
                 raise ValueError(
-                    f"chunk {number}: must be an array, or without `score` a pair (x, scores); got {what}."
+                    f"chunk {number}: must be an array, or without `score` a pair (x, scores); got "
+                    f"{what}."
                 )
             x, values = x
         elif score is None:
@@ -116,12 +132,13 @@ def _streamed(chunks, score):
         yield chunk
 
 
-def _blocks(array, score):
+def _blocks(array: Any, score: Any) -> Iterator[Chunk]:
     """Blocks of rows of an array that may be on disk; whole chunks of it where it has them."""
     shape = tuple(array.shape)
     if len(shape) != 2:
         raise ValueError(
-            f"`chunks` must be two-dimensional, (samples, dimensions), or an iterable of arrays; got shape {shape}."
+            "`chunks` must be two-dimensional, (samples, dimensions), or an iterable of arrays; "
+            f"got shape {shape}."
         )
     if score is None:
         raise ValueError("`score` must be given for an array of samples.")
@@ -135,7 +152,7 @@ def _blocks(array, score):
     if stored and isinstance(stored[0], int) and stored[0] <= rows:
         rows -= rows % stored[0]
 
-    def blocks():
+    def blocks() -> Iterator[Chunk]:
         for number, start in enumerate(range(0, shape[0], rows)):
             block = slice(start, start + rows)
             yield Chunk(number, array[block], score[block] if values else score)

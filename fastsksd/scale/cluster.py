@@ -1,22 +1,36 @@
 """All that touches Dask: many tasks on the workers of a client, and samples in a Dask array.
 
-Dask is imported only when a client or a Dask array is there to be used. Tasks run on one thread each, as workers run several side by
-side, and depend on nothing but their arguments, so a task that a dead worker had gives the same result when it begins again.
+Dask is imported only when there is a client or a Dask array to use. Tasks run on one thread each,
+since workers run several at the same time. Tasks depend on nothing but their arguments, so a task
+of a worker that died gives the same result when it is started again.
 """
+
+from __future__ import annotations
 
 import contextlib
 import math
 import uuid
 import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any
 
+from .._typing import Array
 from .._validate import check_score, score_is_array
 from ..compute.jit import single_thread
+from ..procedure.plan import Options
+from ..result import GofResult
+from .accumulator import Accumulator
 from .chunks import Chunk
 from .streaming import gof_stream
 
+# Options of `gof_stream`, which are all options of `gof_test`.
+STREAMED = (
+    *("slices", "n_slices", "basis", "estimator", "score_q", "debias", "train"),
+    *("kernel", "tol", "n_resamples", "rng"),
+)
 _AHEAD = 3  # tasks handed out per thread of the workers
 _RETRIES = 3
-_PATIENCE = 10  # seconds that a scheduler has to answer
+_PATIENCE = 10  # seconds in which a scheduler must answer
 _FAN = 8  # accumulators merged at a time
 
 
@@ -24,7 +38,7 @@ class ClientLost(Exception):
     """A client that was closed, or has lost its scheduler, while there was work to do."""
 
 
-def check_client(client):
+def check_client(client: Any) -> Any:
     """`client` must be an open `dask.distributed.Client`."""
     try:
         from distributed import Client
@@ -42,8 +56,8 @@ def check_client(client):
 
 
 @contextlib.contextmanager
-def connected(address):
-    """A client of the scheduler at an address, or None without one."""
+def connected(address: str | None) -> Iterator[Any]:
+    """A client of the scheduler at an address; None without an address."""
     if address is None:
         yield None
         return
@@ -51,7 +65,8 @@ def connected(address):
         from distributed import Client
     except ImportError as error:
         raise ImportError(
-            "a Dask scheduler can be reached with Dask only; install it with: pip install 'fastsksd[dask]'"
+            "a Dask scheduler can be reached with Dask only; install it with: "
+            "pip install 'fastsksd[dask]'"
         ) from error
     try:
         client = Client(address, timeout=_PATIENCE, set_as_default=False)
@@ -61,25 +76,32 @@ def connected(address):
         yield client
 
 
-def finished(client, function, tasks, failed):
-    """Pairs (task, function(task)) as they are done, in any order; ``failed(error)`` in place of a result that could not be had.
+def finished(
+    client: Any,
+    function: Callable[[Any], Any],
+    tasks: Iterable[Any],
+    failed: Callable[[BaseException], Any],
+) -> Generator[tuple[Any, Any], None, None]:
+    """Yield pairs (task, function(task)) as they are done, in any order.
 
-    Tasks travel with their data through the scheduler, which keeps them until they are done (data scattered among workers would die with
-    them), and no more of them at a time than the workers need.
+    Where there is no result, ``failed(error)`` takes its place. Tasks travel with their data
+    through the scheduler, no more at a time than the workers need. The scheduler keeps them until
+    they are done; data scattered among workers would be lost with them.
     """
     from distributed import as_completed
 
     token = uuid.uuid4().hex
-    queue, running, done = enumerate(tasks), {}, as_completed(loop=client.loop)
+    queue, done = enumerate(tasks), as_completed(loop=client.loop)
+    running: dict[Any, Any] = {}
 
-    def hand_out():
+    def hand_out() -> None:
         if client.status != "running":
             raise ClientLost("the Dask client was closed, or has lost its scheduler")
         ahead = _AHEAD * max(4, sum(client.nthreads().values()))
         while len(running) < ahead and (item := next(queue, None)) is not None:
             key = f"fastsksd-{token}-{item[0]}"
             with warnings.catch_warnings():
-                # Data is meant to travel so.
+                # Data travels with its task on purpose.
                 warnings.filterwarnings("ignore", "Sending large graph")
                 future = client.submit(_on_one_thread, function, item[1], key=key, retries=_RETRIES)
             running[future] = item[1]
@@ -103,20 +125,24 @@ def finished(client, function, tasks, failed):
             client.cancel(list(running))
 
 
-def _on_one_thread(function, task):
+def _on_one_thread(function: Callable[[Any], Any], task: Any) -> Any:
     with single_thread():
         return function(task)
 
 
 class DaskRows:
-    """Chunks of a Dask array in their order, added to accumulators where they lie and merged as a tree."""
+    """Chunks of a Dask array in their order.
 
-    def __init__(self, x, score):
+    They are added to accumulators where they lie, and these are merged as a tree.
+    """
+
+    def __init__(self, x: Any, score: Any) -> None:
         import dask.array as da
 
         if not isinstance(x, da.Array):
             raise TypeError(
-                f"`x` must be a Dask array, not a {type(x).__name__}; data frames have `.to_dask_array()`."
+                f"`x` must be a Dask array, not a {type(x).__name__}; data frames have "
+                "`.to_dask_array()`."
             )
         if x.ndim != 2:
             raise ValueError(
@@ -124,14 +150,16 @@ class DaskRows:
             )
         if x.numblocks[1] != 1:
             raise ValueError(
-                f"`x` is split into {x.numblocks[1]} chunks along its columns; whole rows are needed: x.rechunk({{1: -1}})."
+                f"`x` is split into {x.numblocks[1]} chunks along its columns; whole rows are "
+                "needed: x.rechunk({1: -1})."
             )
         values = isinstance(score, da.Array)
         if values:
             score = _aligned(score, x)
         elif score is None or score_is_array(score):
             raise TypeError(
-                f"`score` must be a callable, a model or a Dask array for a Dask array; got {type(score).__name__}."
+                "`score` must be a callable, a model or a Dask array for a Dask array; got "
+                f"{type(score).__name__}."
             )
         else:
             check_score(score)
@@ -141,11 +169,12 @@ class DaskRows:
             (number, *pair, 0) for number, pair in enumerate(zip(blocks, scores, strict=True))
         ]
 
-    def head(self, count, keep):
-        """The first `count` rows as a list of chunks; they are visited again only with `keep`."""
+    def head(self, count: int, keep: bool) -> list[Chunk]:
+        """The first `count` rows as a list of chunks; `keep` leaves them in the array."""
         from dask import delayed
 
-        taken, left = [], list(self._left)
+        taken: list[Chunk] = []
+        left = list(self._left)
         while left and count > 0:
             number, x, score, skip = left.pop(0)
             size, front, values = delayed(_front)(x, score, count).compute()
@@ -157,8 +186,8 @@ class DaskRows:
             self._left = left
         return taken
 
-    def add_to(self, total):
-        """Add all chunks to an accumulator; returns it."""
+    def add_to(self, total: Accumulator) -> Accumulator:
+        """Add all chunks to an accumulator, and return it."""
         from dask import delayed
 
         empty = _constant(total.empty())
@@ -168,13 +197,14 @@ class DaskRows:
         return total.merge(parts[0].compute()) if parts else total
 
 
-def _aligned(score, x):
+def _aligned(score: Any, x: Any) -> Any:
     """Scores with the chunks of the samples."""
     if any(math.isnan(size) for array in (score, x) for size in array.shape):
         if score.numblocks != x.numblocks:
             raise ValueError(
-                f"`score` must have the chunks of the samples, {x.numblocks}; got {score.numblocks}. Their sizes are not known: call "
-                "`.compute_chunk_sizes()` first."
+                f"`score` must have the chunks of the samples, {x.numblocks}; got "
+                f"{score.numblocks}. Their sizes are not known: call `.compute_chunk_sizes()` "
+                "first."
             )
         return score
     if score.shape != x.shape:
@@ -184,33 +214,33 @@ def _aligned(score, x):
     return score.rechunk(x.chunks)
 
 
-def _constant(value):
+def _constant(value: Any) -> Any:
     """A value that is sent to each worker once."""
     from dask import delayed
 
     return delayed(value, traverse=False, name=f"fastsksd-{uuid.uuid4().hex}")
 
 
-def _front(x, score, count):
+def _front(x: Array, score: Any, count: int) -> tuple[int, Array, Any]:
     """Number of rows, and the first of them with their scores."""
     return x.shape[0], x[:count], score[:count] if score_is_array(score) else score
 
 
-def _part(empty, number, x, score, skip):
+def _part(empty: Accumulator, number: int, x: Array, score: Any, skip: int) -> Accumulator:
     with single_thread():
         chunk = Chunk(number, x, score, empty.slices.d).rows(skip, None)
         with chunk.named():
             return empty.empty().add(chunk.x, chunk.score)
 
 
-def _merged(parts):
+def _merged(parts: list[Accumulator]) -> Accumulator:
     total = parts[0].empty()
     for part in parts:
         total.merge(part)
     return total
 
 
-def gof_test_of_dask(x, score, options):
+def gof_test_of_dask(x: Any, score: Any, options: Options) -> GofResult:
     """`gof_test` of a Dask array: what applies goes to `gof_stream`, anything else is an error."""
     allowed = {"null": ("spectral",), "engine": ("auto", "fourier"), "method": ("sksd",)}
     for name, choices in allowed.items():
@@ -220,9 +250,8 @@ def gof_test_of_dask(x, score, options):
             raise ValueError(
                 f"`{name}` must be {listing} for samples that are not in memory; got {value!r}."
             )
-    offered = set(gof_stream.__kwdefaults__)
     options.refuse_unused(
-        offered | allowed.keys(),
+        {*STREAMED, *allowed},
         "`{name}` does not apply to samples that are not in memory; leave it out.",
     )
-    return gof_stream(x, score, **{name: getattr(options, name) for name in sorted(offered)})
+    return gof_stream(x, score, **{name: getattr(options, name) for name in STREAMED})

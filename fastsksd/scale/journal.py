@@ -1,26 +1,36 @@
-"""Files of results that survive a kill: a header and one line of JSON for each, on disk before the next begins."""
+"""Files of results that survive a kill.
+
+A file has a header and one line of JSON for each result. A line is on disk before the next begins.
+"""
+
+from __future__ import annotations
 
 import json
 import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
 
-try:
-    import fcntl
-except ImportError:  # Windows
+if sys.platform == "win32":
     import msvcrt
+else:
+    import fcntl
 
 
 class Unreadable(Exception):
-    """A file that is no journal, or a line in it that is none of its records."""
+    """A file that is not a journal, or has a line that is not a record."""
 
 
 class Busy(Exception):
-    """A journal that someone else is writing."""
+    """A journal that another process, or another run, is writing."""
 
 
-def hold(path):
-    """An open file that keeps others from writing the journal until it is closed; made, with its folder, when it is not there.
+def hold(path: Path) -> BinaryIO:
+    """Open a file that keeps others from writing the journal until it is closed.
 
-    The operating system lets go of it when the process ends, however it ends.
+    The file and its folder are made if they are not there. The operating system releases the file
+    when the process ends, however it ends.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.open("ab")
@@ -34,19 +44,30 @@ def hold(path):
     return file
 
 
-def _lock(descriptor):
-    if os.name == "nt":
-        # Beyond the end: others may read what is locked no more than they may write it.
+def _lock(descriptor: int) -> None:
+    if sys.platform == "win32":
+        # Beyond the end of the file: what is locked can't be read by others either.
         os.lseek(descriptor, 2**40, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def read(path, check):
-    """Header and records of a journal, and its length up to the last whole line: a kill may have torn one apart.
+def read(path: Path, check: Callable[[Any], object]) -> tuple[Any, list[Any], int]:
+    """Read a journal; nothing is changed on disk.
 
-    `check` looks into a record and raises an error where it is none. Nothing is changed on disk.
+    Parameters
+    ----------
+    path : Path
+    check : callable
+        Raises an error for what is not a record.
+
+    Returns
+    -------
+    header : object
+    records : list
+    whole : int
+        Length of the file up to the last whole line; a kill may have torn a line.
     """
     content = path.read_bytes()
     whole = content.rfind(b"\n") + 1
@@ -58,23 +79,24 @@ def read(path, check):
                 check(lines[-1])
         except (ValueError, TypeError, LookupError, AttributeError):
             raise Unreadable(
-                f"line {number} of {path} is no result of a run; nothing was changed."
+                f"line {number} of {path} is not a result of a run; nothing was changed."
             ) from None
     if not lines:
         raise Unreadable(f"{path} is not a file of results.")
     return lines[0], lines[1:], whole
 
 
-def mend(path, whole):
-    """Take a torn last line off."""
+def mend(path: Path, whole: int) -> None:
+    """Remove a torn last line."""
     if whole < path.stat().st_size:
         os.truncate(path, whole)
 
 
-def begin(path, header):
-    """A journal without records, in a file that is held; one that has begun already stays as it is.
+def begin(path: Path, header: object) -> None:
+    """Write the header of a journal, in a file that is held.
 
-    The file may be empty, or a kill may have left a part of the header.
+    The file may be empty, or a kill may have left a part of the header. A journal that has begun
+    stays as it is.
     """
     line = _line(header).encode()
     with path.open("rb") as file:
@@ -84,12 +106,12 @@ def begin(path, header):
         append(file, header)
 
 
-def append(file, record):
+def append(file: TextIO, record: object) -> None:
     """Write a record and wait until it is on disk."""
     file.write(_line(record))
     file.flush()
     os.fsync(file.fileno())
 
 
-def _line(record):
+def _line(record: object) -> str:
     return json.dumps(record) + "\n"

@@ -1,44 +1,72 @@
-"""Many tasks in several processes: results as they are done, dead processes replaced, no orphans."""
+"""Many tasks in several processes.
+
+Results come as they are done, processes that died are replaced, and none outlives its parent.
+"""
+
+from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
+from typing import Any
 
-# Tasks handed out per process: an interrupt has little to wait for, and an endless list of tasks
-# does no harm.
+# Tasks handed out per process: an interrupt waits for few of them, and the list of tasks may be
+# endless.
 _AHEAD = 3
-_CHANCES = 2  # a task whose process dies as often while it runs alone is the one to blame
-_HOPELESS = 3  # tasks to blame, before any was done, after which it is not the tasks
+_CHANCES = 2  # a task is to blame if its process dies so often while it runs alone
+_HOPELESS = 3  # if so many tasks are to blame before any was done, the tasks are not the reason
 
 
 class ProcessesDied(Exception):
-    """Processes died over and over."""
+    """Processes died repeatedly."""
 
 
 class _Attempt:
     """A task, and how often its process died while it ran alone."""
 
-    def __init__(self, task):
+    def __init__(self, task: Any) -> None:
         self.task = task
         self.deaths = 0
 
 
-def finished(function, tasks, jobs, died=None):
-    """Pairs (task, function(task)) as they are done, in any order.
+def finished(
+    function: Callable[[Any], Any],
+    tasks: Iterable[Any],
+    jobs: int,
+    died: Callable[[], Any] | None = None,
+) -> Generator[tuple[Any, Any], None, None]:
+    """Yield pairs (task, function(task)) as they are done, in any order.
 
-    With one job, in this process on all threads; else in so many new processes, each on one thread. When a process dies, the tasks
-    that were running are begun again one at a time, so `function` must have no effect beyond its result. A task that brings its
-    process down twice ends the run, or with `died` has ``died()`` for its result.
+    When a process dies, the tasks that were running are started again, one at a time. So `function`
+    must have no effect beyond its result.
+
+    Parameters
+    ----------
+    function : callable
+    tasks : iterable
+    jobs : int
+        1 for this process, on all threads; else the number of new processes, each on one thread.
+    died : callable, optional
+        A task that brings its process down twice has ``died()`` for its result. Without it, such a
+        task ends the run.
+
+    Raises
+    ------
+    ProcessesDied
+        If a task brought its process down twice, and there is no `died` or nothing else was done.
     """
     if jobs == 1:
         for task in tasks:
             yield task, function(task)
         return
-    queue, running, suspects = map(_Attempt, tasks), {}, []
-    done, blamed, pool = 0, 0, _new_pool(jobs)
+    queue = map(_Attempt, tasks)
+    running: dict[Any, _Attempt] = {}
+    suspects: list[_Attempt] = []
+    done, blamed, alone, pool = 0, 0, False, _new_pool(jobs)
     try:
         while True:
             attempt = None
@@ -73,8 +101,8 @@ def finished(function, tasks, jobs, died=None):
                         blamed += 1
                         if died is None or (done == 0 and blamed == _HOPELESS):
                             raise ProcessesDied(
-                                "processes die over and over, perhaps for want of memory, or because a script that starts them does "
-                                'so outside `if __name__ == "__main__":`'
+                                "processes died repeatedly: they ran out of memory, or a script "
+                                'starts them outside `if __name__ == "__main__":`'
                             ) from error
                         yield broken.pop().task, died()
                 suspects = broken + suspects
@@ -82,14 +110,20 @@ def finished(function, tasks, jobs, died=None):
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def finished_in_threads(function, tasks, starts):
-    """The same in threads of this process, one for each of the functions `starts`, which it calls first."""
-    starts, tasks, running = list(starts), iter(tasks), {}
-    pool = ThreadPoolExecutor(len(starts), initializer=lambda: starts.pop()())
+def finished_in_threads(
+    function: Callable[[Any], Any], tasks: Iterable[Any], starts: Iterable[Callable[[], object]]
+) -> Generator[tuple[Any, Any], None, None]:
+    """Yield the same from threads of this process.
+
+    There is a thread for each of the functions `starts`, which it calls first.
+    """
+    left, queue = list(starts), iter(tasks)
+    running: dict[Any, Any] = {}
+    pool = ThreadPoolExecutor(len(left), initializer=lambda: left.pop()())
     try:
-        most = 2 * len(starts)
+        most = 2 * len(left)
         while True:
-            while len(running) < most and (task := next(tasks, None)) is not None:
+            while len(running) < most and (task := next(queue, None)) is not None:
                 running[pool.submit(function, task)] = task
             if not running:
                 return
@@ -100,8 +134,11 @@ def finished_in_threads(function, tasks, starts):
 
 
 @contextmanager
-def _one_blas_thread():
-    """Processes started here have BLAS on one thread: the library reads these variables once, when it is loaded."""
+def _one_blas_thread() -> Iterator[None]:
+    """Let processes that are started here have BLAS on one thread.
+
+    The library reads these variables once, when it is loaded.
+    """
     added = [name for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS") if name not in os.environ]
     os.environ.update(dict.fromkeys(added, "1"))
     try:
@@ -111,17 +148,19 @@ def _one_blas_thread():
             del os.environ[name]
 
 
-def _new_pool(jobs):
+def _new_pool(jobs: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_start_worker)
 
 
-def _start_worker():
+def _start_worker() -> None:
     import numba
 
     numba.set_num_threads(1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _end_with_parent():
-    parent_process().join()  # a parent that was killed can't end its workers
-    os._exit(1)
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()  # a parent that was killed can't end its workers
+        os._exit(1)

@@ -1,14 +1,19 @@
 """`gof_stream`: a test of more samples than memory holds, in one pass over them.
 
-The first rows are read for what must be known beforehand: slices, range and bandwidths. Then chunk
-after chunk is added to an `Accumulator`.
+The first rows give what must be known beforehand: slices, range and bandwidths. Then chunk after
+chunk is added to an `Accumulator`.
 """
 
+from __future__ import annotations
+
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, Protocol
 
 import numpy as np
 
+from .._typing import Array, ArrayLike, KernelLike, Rng, Score, SlicesLike
 from .._validate import (
     check_choice,
     check_integer,
@@ -20,71 +25,115 @@ from .._validate import (
 )
 from ..engines.fourier import TOLERANCE
 from ..procedure.plan import Options
+from ..result import GofResult
 from ..score_difference import ESTIMATORS, needs_function
 from ..slices import active_slices, check_basis
 from .accumulator import Accumulator
-from .chunks import Rows
+from .chunks import Chunk, Rows
 
-LEARNING = 5000  # rows at the front of a stream that range and bandwidths are learnt from
+LEARNING = 5000  # rows at the front of a stream that give range and bandwidths
 TRAINING = 2000  # rows that slices are found on
 
 
+class _Source(Protocol):
+    """Samples in chunks, here or on a cluster."""
+
+    def head(self, count: int, keep: bool) -> list[Chunk]: ...
+
+    def add_to(self, total: Accumulator) -> Accumulator: ...
+
+
 def gof_stream(
-    chunks,
-    score=None,
+    chunks: Any,
+    score: Score | None = None,
     *,
-    slices=None,
-    n_slices=None,
-    basis=None,
-    estimator="ke",
-    score_q=None,
-    debias=True,
-    train=None,
-    kernel="rbf",
-    tol=TOLERANCE,
-    n_resamples=1000,
-    rng=None,
-):
-    """Test of samples that need not fit into memory: a stream of chunks, or an array on disk or on a cluster, read once.
+    slices: SlicesLike | None = None,
+    n_slices: int | None = None,
+    basis: str | ArrayLike | None = None,
+    estimator: str = "ke",
+    score_q: Score | None = None,
+    debias: bool = True,
+    train: int | ArrayLike | None = None,
+    kernel: KernelLike = "rbf",
+    tol: float = TOLERANCE,
+    n_resamples: int = 1000,
+    rng: Rng = None,
+) -> GofResult:
+    """Test samples that need not fit into memory: a stream, or an array on disk or on a cluster.
+
+    The samples are read once.
 
     Parameters
     ----------
     chunks : iterable, or array-like of shape (n, d)
-        An iterable (a generator, say) of arrays (n_k, d), or of pairs (x, scores) of such arrays; empty chunks are skipped. Or an
-        array with a `.shape` that can be sliced (a memory map, Zarr, HDF5), which is read in blocks of rows of about 32 MB.
-        Or a Dask array, split along its rows only: then every chunk becomes an `Accumulator` where it lies, and these are merged.
-    score : callable, model or array-like
-        Score of the model, evaluated chunk by chunk; or its values, (n, d), in an array of the same sort as `chunks`. Left out
-        when `chunks` yields pairs.
+        One of three. Empty chunks are skipped.
+
+        iterable
+            A generator, say, of arrays (n_k, d), or of pairs (x, scores) of such arrays.
+        array-like
+            An array with a `.shape` that can be sliced (a memory map, Zarr, HDF5). It is read in
+            blocks of rows of about 32 MB.
+        Dask array
+            Split along its rows only. Every chunk becomes an `Accumulator` where it lies, and these
+            are merged.
+    score : callable, model or array-like, optional
+        Score of the model, evaluated chunk by chunk; or its values, (n, d), in an array of the same
+        sort as `chunks`. Left out if `chunks` yields pairs.
     slices : Slices or pair (r, g), optional
-        Directions chosen beforehand. Range and median bandwidths are then learnt from the first 5000 rows, which are tested too.
-    n_slices, basis, estimator, score_q, debias
-        Without `slices`, how they are found; see `active_slices`. By default the top 3 active directions.
+        Directions chosen beforehand. The first 5000 rows then give the range and the median
+        bandwidths; they are tested too.
+    n_slices : int, optional
+        Without `slices`, how many are found; see `active_slices`. By default the top 3 active
+        directions are found.
+    basis : "identity" or (m, d) array, optional
+        Fixed directions r, for which g are found; see `active_slices`.
+    estimator : {"ke", "ksd", "ge", "exact"}
+        Estimate of the score difference; see `active_slices`.
+    score_q : (n_train, d) array, callable or model, optional
+        Score of q, for the estimator "exact".
+    debias : bool
+        Whether the estimation noise of "ke" is left out.
     train : int or (n_train, d) array, optional
-        Without `slices`, what they are found on: so many rows at the front of the stream, 2000 by default, which are not tested, or
-        separate samples (then `score` must be a function). Range and median bandwidths are learnt from these.
+        Without `slices`, what they are found on. Range and median bandwidths come from these
+        samples too.
+
+        int
+            So many rows at the front of the stream, which are not tested; by default 2000.
+        array
+            Separate samples; `score` must then be a function or a model.
     kernel : {"rbf", "imq"} or kernel object
         One-dimensional kernel of the statistic.
     tol : float
         Largest error of a Stein term, relative to its size, as for the Fourier engine.
     n_resamples : int
-        Draws of the limit law to look at.
+        Number of draws of the limit distribution, to look at.
     rng : None, int or numpy.random.Generator
         Source of these draws; nothing else is random.
 
     Returns
     -------
     GofResult
-        As of ``gof_test(..., null="spectral")``; the limit law is for independent samples.
+        As of ``gof_test(..., null="spectral")``. The limit distribution is for independent samples.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad input. The message names the argument, or the number of the chunk.
+
+    See Also
+    --------
+    gof_test : Samples in memory.
+    Accumulator : The sums, for chunks that arrive one by one.
 
     Notes
     -----
-    What is learnt from the first rows: the range, which costs time but no accuracy when later samples lie elsewhere; and the
-    bandwidths, with which every test is valid but not equally powerful, so give one (``kernel=RBF(1.0)``) or shuffle when
-    the first rows are not like the others. The result does not depend on how rows are grouped into chunks, up to rounding.
+    The first rows give the range and the bandwidths. If later samples lie elsewhere, this costs
+    time but no accuracy. With any bandwidth the test is valid, but not equally powerful. So give
+    one (``kernel=RBF(1.0)``), or shuffle, if the first rows are unlike the others. The result does
+    not depend on how rows are grouped into chunks, up to rounding.
 
-    When something goes wrong half-way, what was added is lost with the call. ``Accumulator(slices, first).extend(chunks, score)``
-    keeps it.
+    If there is an error half-way, what was added is lost with the call.
+    ``Accumulator(slices, first).extend(chunks, score)`` keeps it.
 
     Examples
     --------
@@ -123,11 +172,9 @@ def gof_stream(
         check_basis(basis, n_slices, d)
         if n_slices is None and basis is None:
             n_slices = min(3, d)
-        if needs_function(estimator) and score is not None:
-            values = score  # these differentiate it
         slices = active_slices(
             known,
-            values,
+            values if score is None or not needs_function(estimator) else score,
             n_slices=n_slices,
             basis=basis,
             estimator=estimator,
@@ -138,8 +185,8 @@ def gof_stream(
     total = source.add_to(Accumulator(slices, known, kernel=kernel, tol=tol))
     if total.n < 2:
         raise ValueError(
-            f"`chunks` leaves {total.n} samples to test after `train`={n_train} to find slices; at least 2 are needed. Lower `train` "
-            "or give `slices`."
+            f"`chunks` leaves {total.n} samples to test after `train`={n_train} to find slices; at "
+            "least 2 are needed. Lower `train` or give `slices`."
         )
     result = total.result(n_resamples=n_resamples, rng=rng)
     end = time.perf_counter()
@@ -147,9 +194,11 @@ def gof_stream(
     return replace(result, n_train=n_train, timings=timings)
 
 
-def _training_samples(source, score, train):
+def _training_samples(
+    source: _Source, score: Score | None, train: int | ArrayLike | None
+) -> tuple[Array, Array]:
     """Samples that slices are found on, and their scores."""
-    if np.ndim(train) > 0:
+    if train is not None and np.ndim(train) > 0:
         if score is None or score_is_array(score):
             raise ValueError(
                 "`score` must be a callable or a model when `train` holds separate samples."
@@ -158,26 +207,29 @@ def _training_samples(source, score, train):
         return x, evaluate_score(score, x)
     if isinstance(train, float):
         raise TypeError(
-            f"`train` must be a number of rows or an array of samples, not a fraction; got {train!r}."
+            "`train` must be a number of rows or an array of samples, not a fraction; got "
+            f"{train!r}."
         )
     count = TRAINING if train is None else check_integer("train", train, 3)
     chunks = source.head(count, keep=False)
     x = _samples_of(chunks)
     if x.shape[0] < 3:
         raise ValueError(
-            f"`chunks` must hold more samples than `train`={count}, which find slices; got {x.shape[0]}."
+            f"`chunks` must hold more samples than `train`={count}, which find slices; got "
+            f"{x.shape[0]}."
         )
     return x, np.concatenate([chunk.scores() for chunk in chunks if chunk.x.size])
 
 
-def _samples_of(chunks):
+def _samples_of(chunks: Sequence[Chunk]) -> Array:
+    """The samples of all chunks."""
     return np.concatenate(
         [np.empty((0, chunks[0].x.shape[1] if chunks else 1)), *(chunk.x for chunk in chunks)]
     )
 
 
-def _source_of(chunks, score):
-    """What is read: a Dask array where it lies, anything else here."""
+def _source_of(chunks: Any, score: Score | None) -> _Source:
+    """The chunks: those of a Dask array are read where they lie, any others here."""
     if is_dask(chunks):
         from .cluster import DaskRows
 

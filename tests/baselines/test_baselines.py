@@ -1,4 +1,4 @@
-"""Tests of the field through `gof_test`: against slow references, calibrated, and with power where it is easy."""
+"""Tests of the field through `gof_test`: slow references, calibration, power on easy problems."""
 
 import numpy as np
 import pytest
@@ -42,8 +42,8 @@ def test_rfsd_agrees_with_the_reference():
     assert "features at 4 locations" in repr(result) and "against 200 of the model" in repr(result)
 
 
-def test_rfsd_draws_its_locations_among_the_samples_or_far_out():
-    """Student t of 1/2 degrees of freedom about the mean: a scale shifts the logarithms of the distances."""
+def test_rfsd_draws_its_locations_among_the_samples_or_far_away():
+    """Student t of 1/2 degrees of freedom about the mean: a scale shifts log distances."""
     x = MODEL.sample(500, rng=0)
 
     def distances(scale, unit=1.0):
@@ -68,7 +68,10 @@ def test_rfsd_draws_its_locations_among_the_samples_or_far_out():
 
 
 def test_rfsd_has_its_published_power():
-    """Laplace samples of the model's mean and variance in 10 dimensions: about a third is rejected with locations far out."""
+    """Laplace samples with the model's mean and variance in 10 dimensions.
+
+    With locations far away about a third is rejected.
+    """
     model, laplace = models.Gaussian(np.zeros(10), 1.0), models.Laplace(10)
     method = baselines.RFSD(pool=10_000)
     tests = [
@@ -90,7 +93,7 @@ def test_rfsd_survives_many_dimensions():
     )
 
 
-def test_rfsd_limit_law():
+def test_rfsd_limit_distribution():
     options = dict(method=baselines.RFSD(pool=4000), n_resamples=2000, rng=1)
     draws = fs.gof_test(X, MODEL, null="spectral", **options).null_distribution
     means = fs.gof_test(X, MODEL, null="model", **options).null_distribution
@@ -123,7 +126,7 @@ def test_fssd_agrees_with_the_reference(kernel):
     assert result.locations.shape == (5, 3) and "features at 5 locations" in repr(result)
 
 
-def test_fssd_spectral_null_has_the_spectrum_of_the_matrix():
+def test_fssd_spectral_null_has_the_weights_of_the_matrix():
     result = fs.gof_test(
         X, -X, method=baselines.FSSD(optimise=False), null="spectral", n_resamples=10, rng=1
     )

@@ -14,17 +14,18 @@ X = np.random.default_rng(0).standard_normal((80, 4))
 TWO = {"first": fs.Slices(np.eye(4)[:1], np.eye(4)[:1]), "second": fs.random_slices(4, 2, rng=0)}
 
 
-def test_tail_of_the_three_moment_law():
+def test_tail_of_the_three_moment_fit():
     df = 3.0
-    law = (df, np.sqrt(2 * df), df)  # mean, deviation and degrees of freedom of a plain chi-square
+    fit = (df, np.sqrt(2 * df), df)  # mean, deviation and degrees of freedom of a plain chi-square
     values = np.array([0.1, 1.0, 5.0, 20.0, 100.0, 1000.0])
     np.testing.assert_allclose(
-        _neg_log10_tail(law, values), -stats.chi2.logsf(values, df) / np.log(10), rtol=1e-3
+        _neg_log10_tail(fit, values), -stats.chi2.logsf(values, df) / np.log(10), rtol=1e-3
     )
-    # Beyond what doubles hold: sf(x) = sqrt(2x/pi) exp(-x/2) (1 + 1/x + ...) for three degrees of freedom.
+    # Below the smallest double: for three degrees of freedom,
+    # sf(x) = sqrt(2x/pi) exp(-x/2) (1 + 1/x + ...).
     far = (4000.0 / 2 - 0.5 * np.log(8000.0 / np.pi)) / np.log(10)
-    np.testing.assert_allclose(_neg_log10_tail(law, np.array([4000.0])), far, rtol=1e-5)
-    assert np.all(np.isfinite(_neg_log10_tail(law, np.array([-1e9, 1e9]))))
+    np.testing.assert_allclose(_neg_log10_tail(fit, np.array([4000.0])), far, rtol=1e-5)
+    assert np.all(np.isfinite(_neg_log10_tail(fit, np.array([-1e9, 1e9]))))
     np.testing.assert_allclose(
         _neg_log10_tail((1.0, 2.0, np.inf), 5.0), -stats.norm.logsf(2.0) / np.log(10), rtol=1e-12
     )
@@ -39,7 +40,7 @@ def test_fit_recovers_a_weighted_chi_square():
 
 
 @pytest.mark.parametrize("outlier", [0.0, 1e3, 1e12])
-def test_each_value_is_judged_by_the_law_of_the_others(outlier):
+def test_each_value_is_judged_by_a_fit_to_the_others(outlier):
     values = np.append(np.random.default_rng(0).chisquare(2, 40), outlier)
     mean, deviation, df = _fits_to_the_others(values)
     for k in (0, 20, 40):
@@ -50,7 +51,7 @@ def test_each_value_is_judged_by_the_law_of_the_others(outlier):
         np.testing.assert_allclose(df[k], 8 / stats.skew(others) ** 2, rtol=1e-9)
 
 
-def test_constant_replicates_have_no_law():
+def test_constant_replicates_need_no_fit():
     for statistic in (0.0, 1.0):
         assert np.all(
             np.isfinite(combine(np.array([statistic]), np.zeros((1, 9))).null_distribution)
@@ -83,21 +84,21 @@ def test_equal_members_cost_nothing_and_many_cost_something():
 
 def test_kinds_share_the_level_equally():
     kinds = ["a", "b", "b", "b", "c", "c"]
-    shares = member_weights(kinds)
-    np.testing.assert_allclose(shares, [2, 2 / 3, 2 / 3, 2 / 3, 1, 1])
+    weights = member_weights(kinds)
+    np.testing.assert_allclose(weights, [2, 2 / 3, 2 / 3, 2 / 3, 1, 1])
     np.testing.assert_allclose(member_weights(["a", "b"]), 1.0)
     rng = np.random.default_rng(3)
     replicates, statistics = rng.chisquare(1, (6, 4999)), np.full(6, 7.0)
-    weighted = combine(statistics, replicates, shares)
+    weighted = combine(statistics, replicates, weights)
     assert weighted.strongest == 0
-    # Independent members: the chance that none is as small as p times its share.
+    # Independent members: the probability that any is as small as p times its weight.
     p = stats.chi2.sf(7.0, 1)
-    expected = 1 - np.prod(1 - p * shares / shares[0])
+    expected = 1 - np.prod(1 - p * weights / weights[0])
     assert abs(weighted.pvalue - expected) < 4 * np.sqrt(expected / 5000)
 
 
 def test_combination_is_calibrated_for_members_of_different_shape():
-    """Independent draws of the same joint law as replicates and statistics: p-values must be uniform."""
+    """Replicates and statistics from one joint distribution: p-values must be uniform."""
     rng = np.random.default_rng(2)
     pvalues = []
     for _ in range(600):
@@ -150,7 +151,7 @@ def test_power_without_a_hint(name):
     )
 
 
-def test_result_shows_who_spoke():
+def test_result_shows_the_strongest_member():
     x = models.Laplace(12).sample(600, rng=0)
     result = fs.gof_test(x, np.negative, n_resamples=200, rng=0)
     names = {member.name for member in result.members}
@@ -213,7 +214,7 @@ def test_repeated_multiples_count_once():
     assert once.pvalue == again.pvalue and len(once.members) == len(again.members)
 
 
-def test_a_set_named_like_a_kind_has_a_share_of_its_own():
+def test_a_set_named_like_a_kind_has_a_weight_of_its_own():
     options = dict(n_resamples=60, rng=0)
     results = [
         fs.gof_test(X, np.negative, extra_slices={name: TWO["second"]}, **options)
@@ -270,7 +271,7 @@ BAD = {
         "`slices`, set 'a': .*3 dimensions but `x` has 4",
     ),
     "member of other type": (dict(extra_slices={"a": 3}), TypeError, "`extra_slices`, set 'a'"),
-    "names that are no strings": (
+    "names that are not strings": (
         dict(slices={1: TWO["first"]}),
         TypeError,
         "`slices` must map names",

@@ -13,7 +13,7 @@ IDENTITY = fs.Slices(np.eye(2), np.eye(2))
 
 
 def chain(n, coefficient, seed, d=2):
-    """An AR(1) chain whose stationary law is the standard normal."""
+    """An AR(1) chain whose stationary distribution is the standard normal."""
     noise = np.random.default_rng(seed).standard_normal((n, d)) * np.sqrt(1 - coefficient**2)
     x = np.empty((n, d))
     x[0] = noise[0] / np.sqrt(1 - coefficient**2)
@@ -26,12 +26,11 @@ def test_autocorrelation_time_of_the_definition():
     """Against a sum over the reference's Stein matrix with the same window."""
     x = chain(60, 0.7, 0)
     matrix = sum(reference.stein_matrix(x, -x, e, e, "imq", 1.3) for e in np.eye(2))
-    level = reference.u_statistic(matrix)
+    mean_term = reference.u_statistic(matrix)
+    variance = np.mean(np.diagonal(matrix)) - mean_term
     tau = 1.0
     for k in range(1, 20):
-        tau += (
-            2 * (np.mean(np.diagonal(matrix, k)) - level) / (np.mean(np.diagonal(matrix)) - level)
-        )
+        tau += 2 * (np.mean(np.diagonal(matrix, k)) - mean_term) / variance
         if k >= 5 * tau:
             break
     np.testing.assert_allclose(
@@ -41,7 +40,10 @@ def test_autocorrelation_time_of_the_definition():
 
 @pytest.mark.parametrize("coefficient", [0.0, 0.5, 0.8, 0.95])
 def test_autocorrelation_time_grows_as_it_should(coefficient):
-    """A linear feature has tau = (1 + c) / (1 - c), higher ones less: the mean lies between a quarter of it and itself."""
+    """A linear feature has tau = (1 + c) / (1 - c), higher ones less.
+
+    So the mean lies between about a third of it and itself.
+    """
     linear = (1 + coefficient) / (1 - coefficient)
     tau = np.mean(
         [
@@ -62,7 +64,7 @@ def test_lag_of_independent_and_of_short_samples():
 
 
 @pytest.mark.parametrize("engine", ["direct", "fourier"])
-def test_a_chain_with_the_right_law_is_rejected_at_the_nominal_rate(engine):
+def test_a_chain_that_follows_the_model_is_rejected_at_the_nominal_rate(engine):
     options = dict(slices=IDENTITY, n_resamples=99, engine=engine)
     chains = [chain(2000, 0.8, seed) for seed in range(120)]
     followed = sum(
@@ -76,7 +78,7 @@ def test_a_chain_with_the_right_law_is_rejected_at_the_nominal_rate(engine):
     assert ignored >= 25
 
 
-def test_a_chain_with_a_wrong_law_is_still_rejected():
+def test_a_chain_that_does_not_follow_the_model_is_still_rejected():
     x = 1.3 * chain(3000, 0.6, 0)
     result = fs.gof_test(x, np.negative, lag="auto", n_resamples=199, rng=0)
     assert result.reject() and result.lag > 10 and f"lag {result.lag:.3g}" in repr(result)

@@ -1,4 +1,4 @@
-"""The limit law: its tail against closed forms, the engines' spectra, and uniform p-values where the model is right."""
+"""The limit distribution: its tail against closed forms, its weights, uniform p-values if p = q."""
 
 import numpy as np
 import pytest
@@ -26,26 +26,29 @@ def test_equal_weights_are_a_chi_square(count, tail, log_unit):
 
 @given(st.floats(-30, 600))
 def test_weights_of_both_signs(x):
-    """Z_1^2 + Z_2^2 - Z_3^2 - Z_4^2 has a Laplace law."""
+    """Z_1^2 + Z_2^2 - Z_3^2 - Z_4^2 has a Laplace distribution."""
     exact = np.log(0.5) - 0.5 * x if x >= 0 else np.log1p(-0.5 * np.exp(0.5 * x))
     assert abs(log_tail_of_weighted_chi_square([1.0, 1.0, -1.0, -1.0], x) - exact) < 1e-6
 
 
 @given(st.lists(st.floats(0.2, 1.0), min_size=1, max_size=5, unique=True), st.floats(0.01, 100))
 def test_pairs_of_weights_are_a_mixture_of_exponentials(weights, y):
-    """Every weight twice: a sum of exponentials with means 2 c, whose tail is a sum of exponentials unless means are close."""
+    """Every weight twice: a sum of exponentials with means 2 c.
+
+    Its tail is a sum of exponentials, unless means are close.
+    """
     c = np.sort(np.array(weights))
     if np.any(np.diff(c) < 0.1):
         return
-    shares = [
+    factors = [
         np.prod([c[j] / (c[j] - c[k]) for k in range(c.size) if k != j]) for j in range(c.size)
     ]
-    exact = np.sum(shares * np.exp(-y / (2 * c)))
+    exact = np.sum(factors * np.exp(-y / (2 * c)))
     got = np.exp(log_tail_of_weighted_chi_square(np.repeat(c, 2), y - 2 * c.sum()))
-    assert abs(got - exact) < 1e-6 * exact + 1e-9 * np.abs(shares).max() * np.exp(-y / (2 * c[-1]))
+    assert abs(got - exact) < 1e-6 * exact + 1e-9 * np.abs(factors).max() * np.exp(-y / (2 * c[-1]))
 
 
-def test_degenerate_laws():
+def test_degenerate_distributions():
     assert log_tail_of_weighted_chi_square([0.0, 0.0], -1.0) == 0.0
     assert log_tail_of_weighted_chi_square([0.0], 1.0) == -np.inf
     assert log_tail_of_weighted_chi_square([1.0], -1.5) == 0.0  # below the smallest value
@@ -60,7 +63,7 @@ def test_degenerate_laws():
 
 @pytest.mark.parametrize("count", [1, 30, 1000])
 def test_the_whole_range_of_a_chi_square(count):
-    """From far below the mean, where the tail is one to many digits, and at once."""
+    """From far below the mean, where the tail is one to many digits."""
     for x in (1e-9, 0.01 * count, 0.5 * count, 0.9 * count, count, 1.2 * count, 3.0 * count):
         got = log_tail_of_weighted_chi_square(np.ones(count), x - count)
         np.testing.assert_allclose(got, stats.chi2.logsf(x, count), rtol=1e-6, atol=1e-15)
@@ -72,9 +75,9 @@ def test_one_large_weight_and_many_small_ones():
     weights = np.r_[1.0, np.full(1000, 1e-3)]
     rng = np.random.default_rng(0)
     draws = rng.chisquare(1, 100_000) - 1 + 1e-3 * (rng.chisquare(1000, 100_000) - 1000)
-    for share in (0.001, 0.1, 0.3, 0.5, 0.9, 0.999):
-        tail = np.exp(log_tail_of_weighted_chi_square(weights, np.quantile(draws, share)))
-        assert abs(tail - (1 - share)) < 5 * np.sqrt(share * (1 - share) / 100_000)
+    for level in (0.001, 0.1, 0.3, 0.5, 0.9, 0.999):
+        tail = np.exp(log_tail_of_weighted_chi_square(weights, np.quantile(draws, level)))
+        assert abs(tail - (1 - level)) < 5 * np.sqrt(level * (1 - level) / 100_000)
 
 
 def test_tail_agrees_with_draws():
@@ -126,7 +129,7 @@ def test_spectrum_of_the_ksd():
 @pytest.mark.parametrize(
     "options", [dict(slices=fs.Slices(np.eye(3), np.eye(3))), dict(n_slices=2), dict(method="ksd")]
 )
-def test_spectral_pvalues_are_uniform_where_the_model_is_right(options):
+def test_spectral_pvalues_are_uniform_under_the_null(options):
     model = models.Gaussian(np.zeros(3), 1.0)
     pvalues = [
         fs.gof_test(model.sample(150, rng=k), model, null="spectral", rng=k, **options).pvalue
@@ -160,10 +163,10 @@ def test_spectral_family_is_bounded_by_bonferroni():
     x = np.random.default_rng(0).standard_normal((120, 4)) * [0.7, 1, 1, 1]
     result = fs.gof_test(x, -x, null="spectral", rng=0)
     assert result.null_distribution.size == 0 and "Bonferroni" in repr(result)
-    shares = {"coordinates": 3, "g = r": 1, "active g": 1}
-    count = {kind: sum(m.name.endswith(kind) for m in result.members) for kind in shares}
+    kinds = ("coordinates", "g = r", "active g")
+    count = {kind: sum(m.name.endswith(kind) for m in result.members) for kind in kinds}
     for member in result.members:
-        kind = next(kind for kind in shares if member.name.endswith(kind))
+        kind = next(kind for kind in kinds if member.name.endswith(kind))
         assert member.adjusted_pvalue == pytest.approx(
             min(1.0, member.pvalue * 3 * count[kind]), rel=1e-9
         )

@@ -1,4 +1,4 @@
-"""Batches of tests: the same p-values however they run, errors that lose nothing, checkpoints that survive."""
+"""Batches of tests: the same p-values however they run, errors that lose nothing, checkpoints."""
 
 import errno
 import io
@@ -16,7 +16,6 @@ import pytest
 import fastsksd as fs
 from fastsksd._progress import ProgressBar
 from fastsksd.scale import journal, pool
-from fastsksd.scale.batch import BatchResult
 
 X = (
     np.random.default_rng(0).standard_normal((6, 60, 2))
@@ -53,7 +52,7 @@ def local():
 
 
 def same(batch, other):
-    """Equal but for the last digits: Numba's fresh code and the same code from its cache may round differently."""
+    """Equal but for the last digits: fresh code of Numba may round differently from cached code."""
     assert batch.names == other.names and batch.errors == other.errors
     for one, two in zip(batch, other, strict=True):
         assert [m.name for m in one.members] == [
@@ -140,7 +139,10 @@ def test_a_failing_problem_loses_no_other(local):
 
 
 def test_functions_that_cannot_travel():
-    """Values will do for KE; what differentiates the score is told what to do, and so is a process that can't find a class."""
+    """Values are enough for KE; an estimator that differentiates the score has a clear error.
+
+    So has a process that can't find a class.
+    """
     batch = fs.gof_batch(
         [
             {"x": X[2], "score": lambda x: -x, "estimator": "ge", "name": "closure"},
@@ -164,7 +166,8 @@ import numpy as np, fastsksd as fs
 def score(x):
     return -x
 x = np.random.default_rng(0).standard_normal((40, 2))
-print(fs.gof_batch([(x, score)], n_jobs=2, rng=0, basis="identity", n_resamples=9, progress=False).errors)
+options = dict(rng=0, basis="identity", n_resamples=9, progress=False)
+print(fs.gof_batch([(x, score)], n_jobs=2, **options).errors)
 """
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "{}"
 
@@ -185,15 +188,14 @@ def test_adjusted_pvalues(method):
     p = rng.uniform(size=12) ** 2
     p[3] = np.nan
     results = tuple(None if np.isnan(value) else SimpleNamespace(pvalue=value) for value in p)
-    batch = BatchResult(results, tuple("abcdefghijkl"), {3: "no"})
+    batch = fs.BatchResult(results, tuple("abcdefghijkl"), {3: "no"})
     adjusted = batch.adjusted_pvalues(method)
     known = p[~np.isnan(p)]
     for k, value in enumerate(p):
         if np.isnan(value):
             assert np.isnan(adjusted[k])
-        elif (
-            method == "holm"
-        ):  # the largest of the smaller ones times how many are as large or larger
+        elif method == "holm":
+            # The largest of the smaller ones times how many are as large or larger.
             expected = max(np.sum(known >= q) * q for q in known if q <= value)
             assert adjusted[k] == pytest.approx(min(1.0, expected))
         else:
@@ -240,7 +242,8 @@ def test_two_batches_do_not_share_a_checkpoint(tmp_path):
         before = path.read_bytes()
         with pytest.raises(
             ValueError,
-            match=r"`checkpoint`: another process, or another run in this one, is writing .*batch\.jsonl\. Wait",
+            match=r"`checkpoint`: another process, or another run in this one, is writing "
+            r".*batch\.jsonl\. Wait",
         ):
             fs.gof_batch(problems()[:2], rng=3, checkpoint=path, **QUICK)
         refused.append(path.read_bytes() == before)
@@ -254,7 +257,10 @@ def test_two_batches_do_not_share_a_checkpoint(tmp_path):
 
 def test_a_killed_process_lets_go_of_its_journal(tmp_path):
     path = tmp_path / "new" / "batch.jsonl"
-    code = "import sys, time, pathlib; from fastsksd.scale import journal; f = journal.hold(pathlib.Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
+    code = (
+        "import sys, time, pathlib; from fastsksd.scale import journal; "
+        "f = journal.hold(pathlib.Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True
     )
@@ -310,7 +316,7 @@ def test_checkpoints_of_other_batches_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (dict(slises=3), TypeError, "`slises` is no option of gof_test"),
+        (dict(slises=3), TypeError, "`slises` is not an option of gof_test"),
         (dict(n_jobs=0), ValueError, "`n_jobs` must be at least 1"),
         (dict(n_jobs=2, client=object()), ValueError, "`n_jobs` and `client`"),
         (dict(on_error="ignore"), ValueError, "`on_error` must be one of"),
@@ -328,7 +334,7 @@ def test_bad_input_is_explained(arguments, error, message):
         fs.gof_batch(**{"problems": problems(), "progress": False, **arguments})
 
 
-def test_problems_that_are_none_are_explained():
+def test_bad_problems_are_explained():
     batch = fs.gof_batch(
         [(X[0],), 3, {"x": X[0], "score": score, "rng": 1}], on_error="return", **QUICK
     )
@@ -336,12 +342,12 @@ def test_problems_that_are_none_are_explained():
         "pair (x, score) or a mapping, not tuple" in batch.errors[0]
         and "not int" in batch.errors[1]
     )
-    assert "`rng` is no option" in batch.errors[2] and "3 failed" in repr(batch)
+    assert "`rng` is not an option" in batch.errors[2] and "3 failed" in repr(batch)
     assert len(fs.gof_batch([], progress=False)) == 0
 
 
 def test_long_batches_print_short(local):
-    many = BatchResult(local.results * 5, local.names * 5, {})
+    many = fs.BatchResult(local.results * 5, local.names * 5, {})
     assert "... and 10 more" in repr(many) and "... and 10 more" in many._repr_html_()
     assert len(repr(many).splitlines()) == 23
     assert pickle.loads(pickle.dumps(local)).pvalues.tolist() == local.pvalues.tolist()
@@ -367,7 +373,7 @@ def test_progress_counts_without_a_total():
 
 
 def test_processes_that_keep_dying_are_reported():
-    with pytest.raises(pool.ProcessesDied, match="over and over"):
+    with pytest.raises(pool.ProcessesDied, match="died repeatedly"):
         list(pool.finished(os._exit, [1], 2))
 
 
@@ -423,6 +429,61 @@ def test_checkpoint_knows_scores_by_all_their_values(tmp_path):
         )
 
 
+@pytest.mark.parametrize("where", ["here", "processes", "checkpoint"])
+@pytest.mark.parametrize("name", ["method", "estimator"])
+def test_misspelt_names_are_explained(name, where, tmp_path):
+    """Also where a batch itself asks what the test needs of the model."""
+    options = {"processes": dict(n_jobs=2), "checkpoint": dict(checkpoint=tmp_path / "c")}
+    batch = fs.gof_batch(
+        [(X[0], lambda x: -x), {"x": X[1], "score": lambda x: -x, name: "kee"}],
+        rng=3, on_error="return", **options.get(where, {}), **QUICK,
+    )  # fmt: skip
+    assert list(batch.errors) == [1]
+    assert f"ValueError: `{name}` must be one of" in batch.errors[1]
+    assert batch.errors[1].endswith("got 'kee'.")
+
+
+class Sampler:
+    """A model that is known by its samples only."""
+
+    def __init__(self, sd=1.0):
+        self.sd = sd
+
+    def sample(self, n, *, rng=None):
+        return self.sd * np.random.default_rng(rng).standard_normal((n, 2))
+
+
+def test_a_model_without_score_has_a_checkpoint(tmp_path):
+    options = dict(method="mmd", n_resamples=19, rng=3, progress=False)
+    alone = fs.gof_batch([(X[0], Sampler())], **options).pvalues
+    kept = dict(options, checkpoint=tmp_path / "c")
+    assert np.array_equal(fs.gof_batch([(X[0], Sampler())], **kept).pvalues, alone)
+    lines = (tmp_path / "c").read_text().splitlines()
+    assert np.array_equal(fs.gof_batch([(X[0], Sampler())], **kept).pvalues, alone)
+    assert (tmp_path / "c").read_text().splitlines() == lines
+    with pytest.raises(ValueError, match="other samples, scores or options"):
+        fs.gof_batch([(X[0], Sampler(2.0))], **kept)
+    batch = fs.gof_batch([(X[0], np.negative)], on_error="return", **{**kept, "rng": None})
+    assert "`score` must be a model with a `.sample` method" in batch.errors[0]
+
+
+def test_samples_of_the_model_take_its_place():
+    """With `y` given, neither a score nor a model is needed, and none is sent to a process."""
+    method = fs.baselines.MMD(y=X[3])
+    options = dict(method=method, n_resamples=19, rng=3, progress=False)
+    here = fs.gof_batch([(X[0], lambda x: 1 / 0), (X[1], None)], **options)
+    there = fs.gof_batch([(X[0], lambda x: 1 / 0), (X[1], None)], n_jobs=2, **options)
+    np.testing.assert_allclose(there.pvalues, here.pvalues, rtol=1e-12)
+
+
+def test_scores_with_columns_in_another_order_are_refused_also_with_a_checkpoint(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    x = pandas.DataFrame(X[0], columns=["a", "b"])
+    for options in ({}, dict(checkpoint=tmp_path / "c")):
+        batch = fs.gof_batch([(x, -x[["b", "a"]])], on_error="return", **options, **QUICK)
+        assert "`score` has the columns of `x` in another order" in batch.errors[0]
+
+
 @pytest.mark.parametrize("torn", ["", '{"gof'])
 def test_a_checkpoint_that_hardly_began_begins_anew(tmp_path, torn):
     (tmp_path / "c").write_text(torn)
@@ -440,7 +501,7 @@ def test_errors_of_the_users_source_stay_what_they_are(tmp_path):
 
 
 def test_names_pick_one_result(local):
-    batch = BatchResult((local[0], local[1]), ("a", "a"), {})
+    batch = fs.BatchResult((local[0], local[1]), ("a", "a"), {})
     for name, message in (("a", "2 problems are named 'a'"), ("b", "no problems are named 'b'")):
         with pytest.raises(KeyError, match=message):
             batch[name]

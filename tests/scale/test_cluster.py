@@ -1,5 +1,6 @@
-"""Dask and Zarr: arrays tested where they lie, batches on a real cluster of two processes, one of which is killed."""
+"""Dask and Zarr: arrays tested where they lie, batches on a real cluster of two processes."""
 
+import inspect
 import os
 import pickle
 import signal
@@ -74,7 +75,7 @@ def test_many_chunks_on_a_cluster_merge_as_a_tree(client, whole):
 
 
 def test_first_rows_are_the_streams(whole):
-    """Training rows, range and median bandwidths do not depend on who holds the array, nor on the chunks."""
+    """Training rows, range and bandwidths depend neither on who holds the array nor on chunks."""
     for options in (
         dict(train=450, n_slices=2),
         dict(slices=SLICES),
@@ -144,6 +145,13 @@ def test_bad_dask_arrays_are_explained():
             fs.gof_test(**{"x": x, "score": np.negative, **OPTIONS, **arguments})
 
 
+def test_a_dask_array_takes_the_options_of_a_stream():
+    from fastsksd.scale.cluster import STREAMED
+
+    signature = inspect.signature(fs.gof_stream).parameters
+    assert {name for name, one in signature.items() if one.kind is one.KEYWORD_ONLY} == {*STREAMED}
+
+
 def test_accumulators_travel_light():
     total = fs.Accumulator(SLICES, X, kernel=KERNEL).add(X, np.negative)
     numbers = sum(value.size for value in total._moments.values()) + sum(
@@ -194,12 +202,12 @@ def test_errors_on_a_cluster_lose_no_other(client, tmp_path):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         failed = fs.gof_batch([(large, np.negative)], on_error="return", **options)
-    # It is meant to travel so.
+    # Data travels with its task on purpose.
     assert not [warning for warning in caught if "large graph" in str(warning.message)]
     assert "`x`" in failed.errors[0]
 
 
-def test_clients_that_are_none(client):
+def test_bad_clients_are_explained(client):
     from distributed import Client
 
     with pytest.raises(TypeError, match=r"`client` must be a dask\.distributed\.Client, not str"):
@@ -243,7 +251,7 @@ def test_zarr_and_hdf5_are_read_in_blocks(tmp_path, whole):
 
 
 def test_reproduce_on_a_cluster(client, tmp_path, capsys):
-    """A study on the workers of a scheduler, reached by its address, gives the rows that one process gives."""
+    """A study on the workers of a scheduler gives the rows that one process gives."""
     from fastsksd import cli
     from fastsksd.experiments import run
 

@@ -1,4 +1,4 @@
-"""Accumulators: chunks in any order and grouping give the one-shot test, far samples included; errors lose nothing."""
+"""Accumulators: chunks in any order and grouping give the one-shot test; errors lose nothing."""
 
 import numpy as np
 import pytest
@@ -351,7 +351,7 @@ def test_cells_of_few_samples_take_few_rows():
     np.testing.assert_allclose(total.result().pvalue, exact.pvalue, rtol=1e-6)
 
 
-def test_a_law_of_too_many_cells_is_refused(monkeypatch):
+def test_a_limit_distribution_of_too_many_cells_is_refused(monkeypatch):
     monkeypatch.setattr(accumulator, "_MOST_FEATURES", 40)
     x = np.random.default_rng(0).standard_cauchy((400, 1))
     total = fs.Accumulator(fs.Slices(np.eye(1), np.eye(1)), x).add(x, -x)
