@@ -10,11 +10,12 @@ from .rfsd import RFSD
 __all__ = ["FSSD", "KSD", "MMD", "RFSD", "KSDAgg"]
 
 BASELINES = {"ksd": KSD, "rfsd": RFSD, "fssd": FSSD, "mmd": MMD, "ksdagg": KSDAgg}
+METHODS = ("sksd", *BASELINES)
 
 
 def as_baseline(method):
     """The baseline for a name or an object; None for the sliced discrepancy itself."""
     if isinstance(method, Baseline):
         return method
-    check_choice("method", method, ("sksd", *BASELINES))
+    check_choice("method", method, METHODS)
     return None if method == "sksd" else BASELINES[method]()

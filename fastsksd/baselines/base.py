@@ -43,6 +43,8 @@ class Baseline:
     trained = False  # whether part of the samples is set apart for training
     needs_score = True
     has_kernel = True  # whether `kernel` is the caller's choice
+    explicable = False  # whether single samples have contributions, see `pair_terms`
+    exact_tail = True  # whether null="spectral" is the limit distribution itself, to any depth
 
     def prepare(self, task):
         """What is found before the test."""
@@ -51,6 +53,14 @@ class Baseline:
     def evaluate(self, task, prepared):
         """The `Outcome`."""
         raise NotImplementedError
+
+    def pair_terms(self, result, samples):
+        """Terms of all pairs of `samples`, at the bandwidth and locations of a `GofResult`.
+
+        An object with `n` and `row_sums()`, as engines are; None where the statistic is not a sum
+        over pairs of samples, so that single samples have no contributions.
+        """
+        return None
 
 
 def samples_of_model(model, count, d, method, rng):

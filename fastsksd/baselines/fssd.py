@@ -17,6 +17,7 @@ import numpy as np
 
 from .._validate import check_integer, check_statistic
 from ..compute.medians import median_distance
+from ..kernels import KERNELS
 from ..procedure.evaluate import evaluate_pairs
 from .base import Baseline, Outcome
 from .features import FeaturePairs
@@ -54,6 +55,7 @@ class FSSD(Baseline):
     max_steps: int = 50
 
     name = "fssd"
+    explicable = True
 
     @property
     def trained(self):
@@ -85,6 +87,10 @@ class FSSD(Baseline):
         return Outcome(
             [evaluate_pairs("fssd", pairs, h, task.null, task.weights)], locations=locations
         )
+
+    def pair_terms(self, result, samples):
+        code, h = KERNELS[result.kernel].code, result.bandwidths[0]
+        return FeaturePairs(stein_features(code, samples.x, samples.scores, result.locations, h))
 
 
 def stein_features(code, x, scores, locations, h):

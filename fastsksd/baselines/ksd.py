@@ -6,6 +6,7 @@ import numpy as np
 
 from .._validate import check_positive_vector
 from ..engines.multivariate import ksd_pairs
+from ..kernels import KERNELS
 from ..procedure.evaluate import evaluate_pairs
 from .base import Baseline, Outcome
 
@@ -23,14 +24,19 @@ class KSD(Baseline):
     """
 
     name = "ksd"
+    explicable = True
 
     def evaluate(self, task, prepared):
         pairs, h = ksd_pairs(task.x, task.scores, task.kernel)
         return Outcome([evaluate_pairs("ksd", pairs, h, task.null, task.weights)])
 
+    def pair_terms(self, result, samples):
+        kernel = KERNELS[result.kernel](result.bandwidths[0])
+        return ksd_pairs(samples.x, samples.scores, kernel)[0]
+
 
 @dataclass(frozen=True, eq=False)
-class KSDAgg(Baseline):
+class KSDAgg(KSD):
     """KSD aggregated over bandwidths (Schrab, Guedj and Gretton, 2022): powers of two about the median distance, all at once.
 
     One verdict for all of them, calibrated on replicates with the same signs, as in the published test; what is compared across

@@ -85,6 +85,7 @@ class RFSD(Baseline):
     name = "rfsd"
     nulls = ("model", "spectral")
     has_kernel = False
+    exact_tail = False  # replicates are drawn from the limit distribution
 
     def __post_init__(self):
         check_integer("n_features", self.n_features, 1)
