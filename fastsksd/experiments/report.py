@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import NamedTuple
 
-from ..plot import interval
+from ..report.rates import interval
 
 
 class Heading(NamedTuple):
