@@ -14,7 +14,7 @@ def axes(d):
 
 
 def bimodal_score(x):
-    """Score of an even mixture of N(-1.5, 1) and N(1.5, 1) in the first coordinate, else N(0, 1)."""
+    """Score of a mixture of N(-1.5, 1) and N(1.5, 1) in the first coordinate, else of N(0, 1)."""
     score = -x.copy()
     score[:, 0] += 1.5 * np.tanh(1.5 * x[:, 0])
     return score
