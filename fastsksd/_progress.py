@@ -1,23 +1,40 @@
-"""How far a long run is: a line on standard error."""
+"""Progress of a long run: a line on standard error."""
+
+from __future__ import annotations
 
 import sys
 import time
+from typing import TextIO
 
 
 class ProgressBar:
-    """A line on standard error with the time left; on a terminal it is rewritten, elsewhere printed at every tenth.
+    """A line on standard error with the time left.
 
-    Where the total is not known (None), the number done alone is shown, elsewhere than on a terminal at 1, 2, 5, 10, 20, 50, ...
+    On a terminal it is rewritten; elsewhere it is printed at every tenth. Where the total is not
+    known (None), only the number done is shown; elsewhere than on a terminal at 1, 2, 5, 10, 20,
+    50, ...
+
+    Parameters
+    ----------
+    title : str
+        What is running.
+    stream : text file, optional
+        Where the line goes, standard error by default.
+    first : int, optional
+        How much was done before the start; by default one less than the first number shown.
     """
 
-    def __init__(self, title, stream=None):
+    def __init__(
+        self, title: str, stream: TextIO | None = None, *, first: int | None = None
+    ) -> None:
         self.title = title
         self.stream = sys.stderr if stream is None else stream
         self.start = time.monotonic()
-        self.first = None
+        self.first = first
         self.shown = -1
 
-    def __call__(self, done, total):
+    def __call__(self, done: int, total: int | None) -> None:
+        """Show that `done` of `total` is done."""
         if total is None:
             self._count(done)
             return
@@ -29,17 +46,13 @@ class ProgressBar:
         text = f"{self.title} {done}/{total}, {minutes}:{seconds:02d} left"
         if self.stream.isatty():
             bar = "#" * (30 * done // total)
-            print(
-                f"\r{text} [{bar:<30}]",
-                end="\n" if done == total else "",
-                file=self.stream,
-                flush=True,
-            )
+            end = "\n" if done == total else ""
+            print(f"\r{text} [{bar:<30}]", end=end, file=self.stream, flush=True)
         elif 10 * done // total > self.shown or done == total:
             self.shown = 10 * done // total
             print(text, file=self.stream, flush=True)
 
-    def _count(self, done):
+    def _count(self, done: int) -> None:
         if self.stream.isatty():
             print(f"\r{self.title} {done}", end="", file=self.stream, flush=True)
         elif str(done).rstrip("0") in ("1", "2", "5"):

@@ -1,117 +1,231 @@
-"""Every check of user input, once. Messages name the argument, say what was expected and what came."""
+"""Every check of user input, once.
+
+What is wrong with an argument is an `ArgumentError` (a ValueError) or an `ArgumentTypeError` (a
+TypeError). Both hold the name of the argument and the problem as data, so that the command line can
+speak of its flags and files. A message names the argument and says what was expected and what came.
+"""
+
+from __future__ import annotations
 
 import numbers
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ._typing import Array, ArrayLike, Rng, Score
 
-def check_choice(name, value, choices):
+
+class Option(NamedTuple):
+    """An option that a message mentions, with the value it speaks of, if any.
+
+    Its text is Python's, ``null='wild'`` or `` `lag` ``; others are made by an `OptionFormat`.
+    """
+
+    name: str
+    value: object = None
+
+    def __str__(self) -> str:
+        return f"`{self.name}`" if self.value is None else f"{self.name}={self.value!r}"
+
+
+OptionFormat: TypeAlias = Callable[[Option], str]
+"""How options are written: `str` as in Python, the command line's as flags."""
+
+
+def joined(parts: Iterable[str | Option], option: OptionFormat = str) -> str:
+    """Text from parts, some of which are options.
+
+    Examples
+    --------
+    >>> from fastsksd._validate import Option, joined
+    >>> joined(["is for ", Option("null", "wild"), " only"])
+    "is for null='wild' only"
+    """
+    return "".join(option(part) if isinstance(part, Option) else part for part in parts)
+
+
+class _AboutArgument(Exception):
+    """An error that knows which argument is wrong.
+
+    Parameters
+    ----------
+    argument : str
+        Its name.
+    *problem : str or Option
+        What is wrong with it: the rest of a sentence that begins with the name, without a full
+        stop. Options it mentions are given as `Option`, so that they can be written in other ways.
+    remedy : str, optional
+        A sentence that says what to do.
+
+    Attributes
+    ----------
+    argument, problem, remedy
+        As given; the problem as one string.
+    """
+
+    def __init__(self, argument: str, *problem: str | Option, remedy: str | None = None) -> None:
+        super().__init__(argument, *problem)
+        self.argument = argument
+        self.parts = problem
+        self.remedy = remedy
+
+    @property
+    def problem(self) -> str:
+        return joined(self.parts)
+
+    def message(self, subject: str | None = None, option: OptionFormat = str) -> str:
+        """The message, with `subject` in place of the argument's name."""
+        subject = f"`{self.argument}`" if subject is None else subject
+        remedy = "" if self.remedy is None else f" {self.remedy}"
+        return f"{subject} {joined(self.parts, option)}.{remedy}"
+
+    def __str__(self) -> str:
+        return self.message()
+
+
+class ArgumentError(_AboutArgument, ValueError):
+    """An argument has a value that can't be used.
+
+    Examples
+    --------
+    >>> from fastsksd._validate import ArgumentError
+    >>> error = ArgumentError("lag", "must be at least 1; got 0.5")
+    >>> str(error), error.argument
+    ('`lag` must be at least 1; got 0.5.', 'lag')
+    >>> error.message("--lag")
+    '--lag must be at least 1; got 0.5.'
+    """
+
+
+class ArgumentTypeError(_AboutArgument, TypeError):
+    """An argument is of a type that can't be used."""
+
+
+def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
     """`value` must be one of the names in `choices`."""
     if not isinstance(value, str) or value not in choices:
-        listing = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"`{name}` must be one of {listing}; got {value!r}.")
+        raise ArgumentError(name, f"must be one of {_listing(choices)}; got {value!r}")
     return value
 
 
-def check_names(name, value, choices):
-    """`value` must be one of the names in `choices` or a non-empty sequence of them; returns a tuple."""
+def check_names(name: str, value: object, choices: Iterable[str]) -> tuple[str, ...]:
+    """`value` must be one of the names in `choices` or a non-empty sequence of them."""
     names = (value,) if isinstance(value, str) else value
     if not isinstance(names, (tuple, list, set, frozenset)) or len(names) == 0:
-        listing = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"`{name}` must hold one or more of {listing}; got {value!r}.")
+        raise ArgumentError(name, f"must hold one or more of {_listing(choices)}; got {value!r}")
     return tuple(check_choice(name, entry, choices) for entry in names)
 
 
-def check_integer(name, value, low, high=None):
+def check_integer(name: str, value: object, low: int, high: int | None = None) -> int:
     """`value` must be an integer in low..high."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"`{name}` must be an integer, not {type(value).__name__}.")
+        raise ArgumentTypeError(name, f"must be an integer, not {type(value).__name__}")
     if value < low or (high is not None and value > high):
         span = f"at least {low}" if high is None else f"between {low} and {high}"
-        raise ValueError(f"`{name}` must be {span}; got {value}.")
+        raise ArgumentError(name, f"must be {span}; got {value}")
     return int(value)
 
 
-def check_number(name, value, low, *, strict=False):
+def check_number(name: str, value: object, low: float, *, strict: bool = False) -> float:
     """`value` must be a finite real number of at least `low` (above it when `strict`)."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"`{name}` must be a number, not {type(value).__name__}.")
-    if not np.isfinite(value) or value < low or (strict and value == low):
-        raise ValueError(
-            f"`{name}` must be finite and {'greater than' if strict else 'at least'} {low:g}; got {value}."
-        )
+        raise ArgumentTypeError(name, f"must be a number, not {type(value).__name__}")
+    number = float(value)
+    if not np.isfinite(number) or number < low or (strict and number == low):
+        span = "greater than" if strict else "at least"
+        raise ArgumentError(name, f"must be finite and {span} {low:g}; got {value}")
+    return number
+
+
+def check_probability(name: str, value: object) -> float:
+    """`value` must be a number between 0 and 1, both excluded: a level, a confidence."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ArgumentTypeError(name, f"must be a number, not {type(value).__name__}")
+    if not 0.0 < float(value) < 1.0:
+        raise ArgumentError(name, f"must be between 0 and 1; got {value}")
     return float(value)
 
 
-def check_positive_vector(name, value):
+def check_positive_vector(name: str, value: ArrayLike) -> Array:
     """`value` must be one positive finite number or a one-dimensional array of them."""
     values = real_array(name, value)
     if values.ndim > 1 or values.size == 0:
-        raise ValueError(
-            f"`{name}` must be a number or a one-dimensional array of numbers; got shape {values.shape}."
+        shape = f"got shape {values.shape}"
+        raise ArgumentError(
+            name, f"must be a number or a one-dimensional array of numbers; {shape}"
         )
     if not np.all(np.isfinite(values)) or np.any(values <= 0):
-        raise ValueError(f"`{name}` must be positive and finite; got {value!r}.")
+        raise ArgumentError(name, f"must be positive and finite; got {value!r}")
     return values
 
 
-def check_betas(betas):
+def check_betas(betas: object) -> tuple[float, float]:
     """`betas`, Adam's, must be a pair of numbers in [0, 1)."""
     if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-        raise ValueError(f"`betas` must be a pair of numbers; got {betas!r}.")
-    betas = tuple(check_number("betas", beta, 0.0) for beta in betas)
-    if max(betas) >= 1:
-        raise ValueError(f"`betas` must be less than 1; got {betas}.")
-    return betas
+        raise ArgumentError("betas", f"must be a pair of numbers; got {betas!r}")
+    first, second = (check_number("betas", beta, 0.0) for beta in betas)
+    if max(first, second) >= 1:
+        raise ArgumentError("betas", f"must be less than 1; got {(first, second)}")
+    return first, second
 
 
-def check_samples(x, name="x", min_rows=1, d=None):
-    """`x` as a float64, C-ordered (n, d) array of finite numbers. The caller's array is never written to."""
+def check_samples(x: Any, name: str = "x", min_rows: int = 1, d: int | None = None) -> Array:
+    """`x` as a float64, C-ordered (n, d) array of finite numbers.
+
+    The caller's array is never written to.
+    """
     column = "x.to_frame()" if hasattr(x, "to_frame") else "x[:, None]"
     x = real_array(name, x)
     if x.ndim != 2:
-        hint = f" A single variable is a column: use {column}." if x.ndim == 1 else ""
-        raise ValueError(
-            f"`{name}` must be two-dimensional, (samples, dimensions); got shape {x.shape}.{hint}"
+        raise ArgumentError(
+            name,
+            f"must be two-dimensional, (samples, dimensions); got shape {x.shape}",
+            remedy=f"A single variable is a column: use {column}." if x.ndim == 1 else None,
         )
     if x.shape[1] == 0 or (d is not None and x.shape[1] != d):
         wanted = "at least one column" if d is None else f"{d} columns"
-        raise ValueError(f"`{name}` must have {wanted}; got shape {x.shape}.")
+        raise ArgumentError(name, f"must have {wanted}; got shape {x.shape}")
     if x.shape[0] < min_rows:
-        raise ValueError(f"`{name}` must hold at least {min_rows} samples; got {x.shape[0]}.")
+        raise ArgumentError(name, f"must hold at least {min_rows} samples; got {x.shape[0]}")
     _check_finite(name, x)
     return np.ascontiguousarray(x)
 
 
-def column_names(x):
-    """Names of the columns of a data frame or of an xarray.DataArray; None where they are no strings, or there are none."""
+def column_names(x: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a data frame or of an xarray.DataArray.
+
+    None where there are none, or they are not strings.
+    """
     names = getattr(x, "columns", ())
     if hasattr(x, "coords") and len(x.dims) == 2:
         names = x.coords[x.dims[1]].values.tolist() if x.dims[1] in x.coords else ()
     return tuple(names) if len(names) and all(isinstance(name, str) for name in names) else None
 
 
-def is_dask(x):
+def is_dask(x: Any) -> bool:
     """Whether `x` is a Dask collection; Dask need not be installed to tell."""
     return type(x).__module__.partition(".")[0] == "dask"
 
 
-def check_same_columns(names, score):
-    """Scores in a data frame must not have the columns of the samples, called `names`, in another order."""
+def check_same_columns(names: Sequence[str] | None, score: Any) -> None:
+    """Scores in a data frame must have their columns in the order of the samples, `names`."""
     others = column_names(score)
-    if (
-        names is not None
-        and others is not None
-        and names != others
-        and sorted(names) == sorted(others)
-    ):
-        first = next(k for k, (a, b) in enumerate(zip(names, others, strict=True)) if a != b)
-        raise ValueError(
-            f"`score` has the columns of `x` in another order: column {first} is {others[first]!r}, and {names[first]!r} in `x`."
-        )
+    if names is None or others is None or names == others or sorted(names) != sorted(others):
+        return
+    first = next(k for k, (a, b) in enumerate(zip(names, others, strict=True)) if a != b)
+    raise ArgumentError(
+        "score",
+        "has the columns of ",
+        Option("x"),
+        f" in another order: column {first} is {others[first]!r}, and {names[first]!r} in ",
+        Option("x"),
+    )
 
 
-def check_unit_rows(name, rows, d=None, m=None):
+def check_unit_rows(
+    name: str, rows: ArrayLike, d: int | None = None, m: int | None = None
+) -> Array:
     """`rows` as an (m, d) array of unit vectors."""
     given, rows = rows, real_array(name, rows)
     wanted = f"({'m' if m is None else m}, {'d' if d is None else d})"
@@ -121,106 +235,125 @@ def check_unit_rows(name, rows, d=None, m=None):
         or (d is not None and rows.shape[1] != d)
         or (m is not None and rows.shape[0] != m)
     ):
-        raise ValueError(
-            f"`{name}` must have shape {wanted}, one direction per row; got {rows.shape}."
+        raise ArgumentError(
+            name, f"must have shape {wanted}, one direction per row; got {rows.shape}"
         )
     _check_finite(name, rows)
     if np.asarray(given).dtype == np.float16:
         rows = rows / rounded_lengths(rows, np.finfo(np.float16).eps)
     off = np.flatnonzero(np.abs(np.linalg.norm(rows, axis=1) - 1.0) > 1e-6)
     if off.size:
-        raise ValueError(
-            f"`{name}` must have rows of unit length; row {off[0]} has length {np.linalg.norm(rows[off[0]]):.6g}."
+        length = np.linalg.norm(rows[off[0]])
+        raise ArgumentError(
+            name, f"must have rows of unit length; row {off[0]} has length {length:.6g}"
         )
     return np.ascontiguousarray(rows)
 
 
-def rounded_lengths(rows, precision, numpy=np):
-    """Lengths, (m, 1), of rows that are unit vectors up to rounding to `precision`, by which they become so again; 1 for other rows."""
+def rounded_lengths(rows: Any, precision: float, numpy: Any = np) -> Any:
+    """Lengths, (m, 1), of rows that are unit vectors up to rounding to `precision`; else 1.
+
+    Divided by them, such rows are unit vectors again.
+    """
     lengths = numpy.sqrt((rows * rows).sum(axis=1, keepdims=True))
     return numpy.where(abs(lengths - 1.0) <= 4.0 * precision, lengths, 1.0)
 
 
-def check_score(score, name="score"):
-    """`score` must be an array, a callable, or an object with a `.score` method; returns it unchanged."""
+def check_score(score: Score, name: str = "score") -> Score:
+    """`score` must be an array, a callable, or an object with a `.score` method."""
     if not score_is_array(score):
         return score
     try:
         array = np.asarray(score)
     except Exception as error:
-        raise TypeError(f"`{name}` could not be read as an array: {error}") from error
+        raise ArgumentTypeError(name, f"could not be read as an array: {error}") from error
     if array.dtype.kind not in "fiub" or array.ndim == 0:
-        raise TypeError(
-            f"`{name}` must be an (n, d) array, a callable x -> (n, d), or a model with a .score method; got {type(score).__name__}."
+        raise ArgumentTypeError(
+            name,
+            "must be an (n, d) array, a callable x -> (n, d), or a model with a .score method; "
+            f"got {type(score).__name__}",
         )
     return score
 
 
-def score_is_array(score):
+def score_is_array(score: Score) -> bool:
     """Whether `score` holds values at the samples only and can't be evaluated elsewhere."""
     return not (callable(score) or callable(getattr(score, "score", None)))
 
 
-def evaluate_score(score, x, name="score", *, finite=True):
-    """Scores at the rows of `x`, (n, d) float64, from an array, a callable or a model; if `finite`, or an error says which rows are not."""
+def evaluate_score(score: Any, x: Array, name: str = "score", *, finite: bool = True) -> Array:
+    """Scores at the rows of `x`, (n, d) float64, from an array, a callable or a model.
+
+    If `finite`, an error names the rows that are not.
+    """
     if score_is_array(score):
         values = real_array(name, check_score(score, name))
         if values.shape != x.shape:
-            raise ValueError(
-                f"`{name}` must have the shape of the samples, {x.shape}; got {values.shape}."
+            raise ArgumentError(
+                name, f"must have the shape of the samples, {x.shape}; got {values.shape}"
             )
     else:
         # Copies both ways: the function may work in place, or return a buffer that it uses again.
         values = call_user(name, getattr(score, "score", score), x.copy())
-        values = np.array(real_array(name, values, what=f"what `{name}` returned"))
+        values = np.array(real_array(name, values, returned=True))
         if values.shape != x.shape:
-            raise ValueError(
-                f"`{name}` must return an array of shape {x.shape} for samples of that shape; it returned {values.shape}."
+            raise ArgumentError(
+                name,
+                f"must return an array of shape {x.shape} for samples of that shape; "
+                f"it returned {values.shape}",
             )
     if finite:
         _check_finite(name, values, returned=not score_is_array(score))
     return np.ascontiguousarray(values)
 
 
-def call_user(name, function, *args):
+def call_user(name: str, function: Callable[..., Any], *args: Any) -> Any:
     """Call a user's function; what it raises is chained to an error that names the argument."""
     try:
         return function(*args)
     except Exception as error:
-        raise ValueError(
-            f"`{name}` raised {type(error).__name__} on samples of shape {args[0].shape}: {error}"
+        raise ArgumentError(
+            name, f"raised {type(error).__name__} on samples of shape {args[0].shape}: {error}"
         ) from error
 
 
-def check_rng(rng):
+def check_rng(rng: Rng) -> np.random.Generator:
     """A `numpy.random.Generator` from None, an integer seed, or a generator."""
     if rng is None or (
         isinstance(rng, (numbers.Integral, np.random.SeedSequence, np.random.Generator))
         and not isinstance(rng, bool)
     ):
         if isinstance(rng, numbers.Integral) and rng < 0:
-            raise ValueError(f"`rng` must be a non-negative seed; got {rng}.")
+            raise ArgumentError("rng", f"must be a non-negative seed; got {rng}")
         return np.random.default_rng(rng)
-    raise TypeError(
-        f"`rng` must be None, an integer seed or a numpy.random.Generator, not {type(rng).__name__}."
+    raise ArgumentTypeError(
+        "rng",
+        f"must be None, an integer seed or a numpy.random.Generator, not {type(rng).__name__}",
     )
 
 
-def frozen(array):
+def frozen(array: ArrayLike) -> Array:
     """A read-only copy, so that an object does not change with the array it was made from."""
     array = np.array(array)
     array.setflags(write=False)
     return array
 
 
-def real_array(name, value, what=None):
-    what = f"`{name}`" if what is None else what
+def real_array(name: str, value: Any, *, returned: bool = False) -> Array:
+    """`value` as a float64 array of real numbers; `returned`: by the user's function `name`."""
     if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{what} is a masked array; drop or fill the masked entries first.")
+        verb = "returned" if returned else "is"
+        raise ArgumentTypeError(
+            name, f"{verb} a masked array; drop or fill the masked entries first"
+        )
+    wanted = f"must {'return' if returned else 'be'} an array of real numbers"
     try:
         array = np.asarray(value)
     except Exception as error:
-        raise TypeError(f"{what} could not be read as an array: {error}") from error
+        what = "returned what" if returned else ""
+        raise ArgumentTypeError(
+            name, f"{what} could not be read as an array: {error}".lstrip()
+        ) from error
     # A data frame with columns of several types, which may be numbers all the same.
     if array.dtype.kind == "O":
         where = next(
@@ -232,35 +365,38 @@ def real_array(name, value, what=None):
             None,
         )
         if where is not None:
-            holder = (
-                f"column {(column_names(value) or range(array.shape[1]))[where[1]]!r}"
-                if array.ndim == 2
-                else "it"
-            )
-            raise TypeError(
-                f"{what} must be an array of real numbers; {holder} holds {array[where]!r}."
-            )
+            holder = "it"
+            if array.ndim == 2:
+                columns = column_names(value) or range(array.shape[1])
+                holder = f"column {columns[where[1]]!r}"
+            raise ArgumentTypeError(name, f"{wanted}; {holder} holds {array[where]!r}")
     elif array.dtype.kind not in "fiub":
-        raise TypeError(f"{what} must be an array of real numbers; got dtype {array.dtype}.")
+        raise ArgumentTypeError(name, f"{wanted}; got dtype {array.dtype}")
     return array.astype(np.float64, order="C", copy=False)
 
 
-def _check_finite(name, array, returned=False):
+def check_statistic(values: Array) -> Array:
+    """Statistics that did not overflow."""
+    if not np.all(np.isfinite(values)):
+        raise ArgumentError(
+            "x",
+            "holds numbers, or has scores, so large that the statistic overflows; "
+            "rescale the samples",
+        )
+    return values
+
+
+def _check_finite(name: str, array: Array, returned: bool = False) -> None:
     bad = ~np.isfinite(array)
     if not bad.any():
         return
     rows = np.flatnonzero(bad.any(axis=1))
     shown = ", ".join(str(row) for row in rows[:5]) + (", ..." if rows.size > 5 else "")
     verb = "returned" if returned else "holds"
-    raise ValueError(
-        f"`{name}` {verb} NaN or infinity in {rows.size} of {array.shape[0]} rows (rows {shown})."
+    raise ArgumentError(
+        name, f"{verb} NaN or infinity in {rows.size} of {array.shape[0]} rows (rows {shown})"
     )
 
 
-def check_statistic(values):
-    """Statistics that did not overflow."""
-    if not np.all(np.isfinite(values)):
-        raise ValueError(
-            "`x` or `score` holds numbers so large that the statistic overflows; rescale the samples."
-        )
-    return values
+def _listing(choices: Iterable[str]) -> str:
+    return ", ".join(repr(choice) for choice in choices)

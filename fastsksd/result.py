@@ -1,17 +1,24 @@
-"""`GofResult`: the outcome of a goodness-of-fit test."""
+"""`GofResult`: the outcome of a goodness-of-fit test, as data.
 
+Explaining, wording, tables and pictures are functions that take a result, in `report` and `plot`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import escape
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ._validate import check_number
-from .plot import inline_figure, report
+from ._typing import Array, ArrayLike, Rng, Score
+from ._validate import check_probability
 from .procedure.combine import Member
 from .procedure.split import Samples
-from .report.explain import check_coordinates, explain, is_explicable
-from .report.wording import summarise
 from .slices import Slices
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from .report.explain import Explanation
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -22,45 +29,74 @@ class GofResult:
     ----------
     statistic : float
         U-statistic of the discrepancy, summed over slices; near 0 when the model fits. It may be
-        negative. For a family, that of its strongest member.
+        negative. For a family it is the discrepancy of the strongest member.
     pvalue : float
-        ``(1 + #{replicate >= statistic}) / (1 + n_resamples)``, or the tail of the limit law; never zero.
+        ``(1 + #{replicate >= statistic}) / (1 + n_resamples)``, or the tail of the limit
+        distribution; never zero. For a family, replicates of `evidence` are compared with it.
     null_distribution : (n_resamples,) array
-        Replicates of `statistic` under the hypothesis that the model fits; of `evidence` for a
-        family, where it is empty with null="spectral".
-    slices : Slices
-        Directions the statistic looked along; for a family, those of its strongest member; None for methods without slices.
-    slice_statistics, bandwidths : (m,) arrays
-        U-statistic and kernel bandwidth of each of these slices.
-    members : tuple of Member
-        For a family, one entry for each set of slices, bandwidth multiple and part of the samples, strongest first: its name,
-        multiple, part, statistic, p-value and adjusted p-value (which allows for the number of members). Else empty.
-    evidence : float or None
-        For a family, ``-log10`` of the smallest p-value of a member, each divided by the member's
-        weight, before calibration; see `fastsksd.procedure.combine`. Else None.
-    n_test, n_train : int
-        Samples that slices were tested on and found on. With cross-fitting both are all of them: each half is tested along
-        slices found on the other.
-    null, engine, kernel, method : str
-        How it was computed.
+        Replicates of `statistic` under the hypothesis that the model fits. For a family, of
+        `evidence`; there it is empty with null="spectral".
+    slices : Slices or None
+        Directions the statistic looked along. For a family, those of the strongest member. None
+        for methods without slices.
+    slice_statistics : (m,) array
+        U-statistic of each of these slices.
+    bandwidths : (m,) array
+        Bandwidth of the kernel along each of these slices.
+    n_test : int
+        Number of samples that slices were tested on. With cross-fitting these are all samples:
+        each half is tested along slices found on the other.
+    n_train : int
+        Number of samples that slices, or locations, were found on.
+    null : str
+        Null distribution: "wild", "bootstrap", "spectral", or one of a baseline.
+    engine : str
+        How sums over pairs were computed.
+    kernel : str
+        Kernel of the statistic.
+    method : str
+        "sksd", or the name of a baseline.
     lag : float
         Lag of the signs, for null="wild".
     locations : (J, d) array or None
-        Where the features of method="rfsd" and "fssd" are taken.
+        Where the features of a method with features are evaluated.
     n_model : int
-        Samples of the model that method="mmd" compared with, or that the null of method="rfsd" was made from.
-    timings : dict
-        Seconds spent on "slices" (or locations) and on the "statistic" with its null distribution, and in "total".
+        Number of samples of the model that a method used.
+    members : tuple of Member
+        For a family, one entry for each set of slices, bandwidth multiple and part of the samples,
+        strongest first. Each has a name, multiple, part, statistic, p-value, and adjusted p-value,
+        which allows for the number of members. Empty otherwise.
+    evidence : float or None
+        For a family, ``-log10`` of the smallest weighted p-value of a member, before calibration;
+        see `fastsksd.procedure.combine`. None otherwise.
+    timings : dict of str to float
+        Seconds spent on "slices" (or locations), on the "statistic" with its null distribution,
+        and in "total".
     names : tuple of str or None
-        Names of the coordinates, where the samples came with names of columns, as a data frame has.
+        Names of the coordinates, where the samples had names of columns, as a data frame has.
+
+    See Also
+    --------
+    gof_test : Makes one.
+    Explanation : What `explain` returns.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> x = np.random.default_rng(0).standard_normal((500, 2)) * [0.5, 1.0]
+    >>> result = fs.gof_test(x, np.negative, rng=0)
+    >>> result.reject()
+    True
+    >>> result.members[0].statistic == result.statistic
+    True
     """
 
     statistic: float
     pvalue: float
-    null_distribution: np.ndarray
-    slices: Slices
-    slice_statistics: np.ndarray
-    bandwidths: np.ndarray
+    null_distribution: Array
+    slices: Slices | None
+    slice_statistics: Array
+    bandwidths: Array
     n_test: int
     n_train: int
     null: str
@@ -68,47 +104,75 @@ class GofResult:
     kernel: str
     method: str
     lag: float = 1.0
-    locations: np.ndarray | None = None
+    locations: Array | None = None
     n_model: int = 0
     members: tuple[Member, ...] = ()
     evidence: float | None = None
-    timings: dict = field(default_factory=dict)
+    timings: dict[str, float] = field(default_factory=dict)
     names: tuple[str, ...] | None = None
     _samples: Samples | None = None
 
-    def reject(self, alpha=0.05):
-        """Whether the model is rejected at level `alpha`."""
-        alpha = check_number("alpha", alpha, 0.0, strict=True)
-        if alpha >= 1:
-            raise ValueError(f"`alpha` must be less than 1; got {alpha}.")
-        return bool(self.pvalue <= alpha)
-
-    def explain(
-        self, x=None, score=None, *, names=None, n_slices=5, level=0.95, n_resamples=1000, rng=0
-    ):
-        """Where the model fails and how surely: witness functions with confidence bands, p-values of slices, contributions of samples.
-
-        For a family this is about its strongest member, on the part of the samples that it was tested on.
+    def reject(self, alpha: float = 0.05) -> bool:
+        """Whether the model is rejected at level `alpha`.
 
         Parameters
         ----------
-        x, score : (n, d) array, and array, callable or model, optional
-            Other samples to look at along the slices of this test: such as they were not found on. Needed for results of `gof_stream` and
-            `gof_batch`, which hold no samples. (Those of `gof_test` refer to the samples; they must not be changed in place.)
+        alpha : float
+            Level of the test: the probability of rejecting a correct model.
+
+        Returns
+        -------
+        bool
+        """
+        return bool(self.pvalue <= check_probability("alpha", alpha))
+
+    def explain(
+        self,
+        x: ArrayLike | None = None,
+        score: Score | None = None,
+        *,
+        names: Sequence[str] | None = None,
+        n_slices: int = 5,
+        level: float = 0.95,
+        n_resamples: int = 1000,
+        rng: Rng = 0,
+    ) -> Explanation:
+        """Explain where the model fails, with confidence bands and p-values of slices.
+
+        For a family this is about the strongest member, on the part of the samples that it was
+        tested on.
+
+        Parameters
+        ----------
+        x : (n, d) array, optional
+            Other samples to look at along the slices of this test. They must not be the samples
+            the slices were found on. Needed for results of `gof_stream` and `gof_batch`, which hold
+            no samples. (Results of `gof_test` refer to the samples, which must not be changed in
+            place.)
+        score : (n, d) array, callable or model, optional
+            Score of the model at these samples.
         names : sequence of str, optional
-            Names of the coordinates; those that the samples came with unless given.
+            Names of the coordinates; by default those that the samples came with.
         n_slices : int
-            How many of the slices are described, strongest first. Adjusted p-values allow for all.
+            How many slices are described, strongest first. Adjusted p-values allow for all slices.
         level : float
-            Confidence of the bands. Each holds for its whole slice at once, not for several slices.
+            Confidence of the bands. Each band holds for its whole slice at once, not for several
+            slices.
         n_resamples : int
-            Replicates for the p-values of slices; fewer, but at least 199, where samples times slices are more than 150,000.
+            Replicates for the p-values of slices; fewer, but at least 199, where samples times
+            slices are more than 150,000.
         rng : None, int or numpy.random.Generator
-            Fixed unless given, so that the same result is always explained alike.
+            Fixed by default, so that a result has the same explanation every time.
 
         Returns
         -------
         Explanation
+
+        Raises
+        ------
+        ValueError
+            If the result holds no samples and none are given, or the method has neither slices nor
+            contributions of single samples.
 
         Examples
         --------
@@ -118,107 +182,73 @@ class GofResult:
         >>> first.shape, first.leading_g[0][0]
         ('narrow', 'a')
         """
-        return explain(
-            self,
-            x,
-            score,
-            names=names,
-            n_slices=n_slices,
-            level=level,
-            n_resamples=n_resamples,
-            rng=rng,
-        )
+        from .report.explain import explain
 
-    def summary(self, x=None, score=None, *, names=None, alpha=0.05):
-        """The outcome in a paragraph of plain words; `x`, `score` and `names` as for `explain`.
+        options = dict(names=names, n_slices=n_slices, level=level)
+        return explain(self, x, score, **options, n_resamples=n_resamples, rng=rng)
+
+    def summary(
+        self,
+        x: ArrayLike | None = None,
+        score: Score | None = None,
+        *,
+        names: Sequence[str] | None = None,
+        alpha: float = 0.05,
+    ) -> str:
+        """Summarise the outcome in a paragraph of plain words.
+
+        Parameters
+        ----------
+        x, score, names
+            As for `explain`.
+        alpha : float
+            Level of the test.
+
+        Returns
+        -------
+        str
 
         Examples
         --------
         >>> import numpy as np, fastsksd as fs
         >>> x = np.random.default_rng(0).standard_normal((500, 1))
         >>> words = fs.gof_test(x, lambda x: -4 * x, rng=0).summary(names=["speed"])
-        >>> "looks along speed. Along it, the samples are too wide for the model" in words
+        >>> "The slice is along speed. Along this direction, the samples are too wide" in words
         True
         """
-        self.reject(alpha)
-        known = x is not None or score is not None or is_explicable(self)
-        return summarise(self, self.explain(x, score, names=names) if known else None, alpha)
+        from .report.wording import summary
 
-    def plot(self, *, names=None, alpha=0.05):
-        """The report of this test on a page: null distribution, slices, witness of the strongest one, contributions of samples.
+        return summary(self, x, score, names=names, alpha=alpha)
 
-        Returns a `matplotlib.figure.Figure` that pyplot does not know of: show it by leaving it at the end of a notebook's cell, or save it with
-        `savefig`. The single pictures are in `fastsksd.plot`.
+    def plot(self, *, names: Sequence[str] | None = None, alpha: float = 0.05) -> Figure:
+        """Draw a report of the test on one page.
+
+        It shows the null distribution, the slices, the witness of the strongest slice and the
+        contributions of the samples. The single pictures are in `fastsksd.plot`.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            Names of the coordinates; by default those that the samples came with.
+        alpha : float
+            Level of the test.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Not managed by pyplot: leave it at the end of a notebook's cell to show it, or save it
+            with `savefig`.
         """
+        from .plot import report
+
         return report(self, names=names, alpha=alpha)
 
-    def _facts(self):
-        verdict = "the model is rejected" if self.reject() else "the model is not rejected"
-        first = self.members[0] if self.members else None
-        facts = {"verdict": f"{verdict} at level 0.05", "p-value": f"{self.pvalue:.4g}"}
-        if first is not None:
-            where = "" if first.part == "all" else f", on {first.part}"
-            facts["strongest member"] = (
-                f"{first.name}, bandwidth x {first.multiple:g}{where} (of {len(self.members)} members)"
-            )
-        facts |= {
-            "statistic": f"{self.statistic:.6g}" + ("" if first is None else " (of that member)"),
-            "null": self._null(),
-            "samples": self._usage(),
-        }
-        if self.slices is None:
-            points = (
-                "" if self.locations is None else f", features at {len(self.locations)} locations"
-            )
-            return facts | {
-                "method": f"{self.method}, kernel {self.kernel}, bandwidth {self.bandwidths[0]:.4g}{points}"
-            }
-        strongest = int(np.argmax(self.slice_statistics))
-        names = check_coordinates(self.names, self.slices.d)
-        return facts | {
-            "slices": f"{len(self.slices)} in {self.slices.d} dimensions, kernel {self.kernel}, engine {self.engine}",
-            "strongest slice": f"{strongest}: statistic {self.slice_statistics[strongest]:.4g}",
-            "  score along r": _direction(self.slices.r[strongest], names),
-            "  input along g": _direction(self.slices.g[strongest], names),
-        }
+    def __repr__(self) -> str:
+        from .report.tables import result_text
 
-    def _null(self):
-        if self.null == "spectral" and self.method != "rfsd":
-            return "spectral, the limit law itself" + (
-                "; members combined by Bonferroni's inequality" if self.members else ""
-            )
-        quantile = np.quantile(self.null_distribution, 0.95)
-        lag = f" with lag {self.lag:.3g}" if self.lag > 1 else ""
-        return f"{self.null}{lag}, {self.null_distribution.size} resamples, 95% quantile {quantile:.4g}"
+        return result_text(self)
 
-    def _usage(self):
-        if any(member.part == "half 1" for member in self.members):
-            return f"{self.n_test}, each half tested along slices found on the other"
-        if self.slices is None:
-            apart = f", {self.n_train} used to find locations" if self.n_train else ""
-            return f"{self.n_test} tested{apart}" + (
-                f" against {self.n_model} of the model" if self.n_model else ""
-            )
-        return f"{self.n_test} tested, {self.n_train} used to find slices"
+    def _repr_html_(self) -> str:
+        from .report.tables import result_html
 
-    def __repr__(self):
-        facts = self._facts()
-        width = max(map(len, facts))
-        return "GofResult\n" + "\n".join(
-            f"  {name:<{width}}  {value}" for name, value in facts.items()
-        )
-
-    def _repr_html_(self):
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{name}</th><td>{escape(value)}</td></tr>"
-            for name, value in self._facts().items()
-        )
-        return f"<table><caption>GofResult</caption>{rows}</table>{inline_figure(self)}"
-
-
-def _direction(vector, names, count=3):
-    """The largest coordinates of a direction, in words."""
-    top = np.argsort(-np.abs(vector))[:count]
-    return " ".join(f"{vector[i]:+.2f} {names[i]}" for i in top) + (
-        " ..." if vector.size > count else ""
-    )
+        return result_html(self)

@@ -1,10 +1,24 @@
-"""Bad input gets an error that names the argument; ugly but legal input works and is never written to."""
+"""Bad input gets an error that names the argument; unusual but legal input works unchanged."""
+
+import pickle
 
 import numpy as np
 import pytest
 
 import fastsksd as fs
 from fastsksd import models
+from fastsksd._validate import (
+    ArgumentError,
+    ArgumentTypeError,
+    Option,
+    check_choice,
+    check_integer,
+    check_number,
+    check_probability,
+    check_rng,
+    check_samples,
+    check_score,
+)
 
 X = np.random.default_rng(0).standard_normal((60, 3))
 SLICES = fs.Slices(np.eye(3), np.eye(3))
@@ -353,6 +367,49 @@ def test_other_doors_explain_bad_input(case):
     call, error, message = OTHERS[case]
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "argument", "problem"),
+    [
+        (lambda: check_choice("a", "c", ("b",)), ArgumentError, "a", "must be one of 'b'; got 'c'"),
+        (
+            lambda: check_integer("a", 1.5, 0),
+            ArgumentTypeError,
+            "a",
+            "must be an integer, not float",
+        ),
+        (
+            lambda: check_number("a", -1, 0),
+            ArgumentError,
+            "a",
+            "must be finite and at least 0; got -1",
+        ),
+        (lambda: check_probability("a", 1), ArgumentError, "a", "must be between 0 and 1; got 1"),
+        (lambda: check_probability("a", "b"), ArgumentTypeError, "a", "must be a number, not str"),
+        (lambda: check_rng(-1), ArgumentError, "rng", "must be a non-negative seed; got -1"),
+        (lambda: check_score(3), ArgumentTypeError, "score", None),
+        (lambda: check_samples(X[:, 0]), ArgumentError, "x", None),
+    ],
+)
+def test_errors_hold_the_argument_as_data(call, kind, argument, problem):
+    with pytest.raises(kind) as caught:
+        call()
+    error = caught.value
+    assert error.argument == argument and problem in (None, error.problem)
+    remedy = "" if error.remedy is None else f" {error.remedy}"
+    assert str(error) == f"`{argument}` {error.problem}.{remedy}"
+    assert error.message("--flag") == f"--flag {error.problem}.{remedy}"
+
+
+def test_errors_travel_between_processes():
+    error = ArgumentError("lag", "is for ", Option("null", "wild"), remedy="Give it.")
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error) == "`lag` is for null='wild'. Give it."
+    assert (again.argument, again.remedy) == ("lag", "Give it.")
+    assert again.message(option=lambda option: f"--{option.name} {option.value}") == (
+        "`lag` is for --null wild. Give it."
+    )
 
 
 def test_keywords_do_not_swallow_typos():

@@ -1,12 +1,12 @@
-"""Pictures: what they show is what the result holds, they leave matplotlib as it was, and HTML never fails."""
+"""Pictures show what the result holds and leave matplotlib as it was; HTML never fails."""
 
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 import fastsksd as fs
-from fastsksd.plot import interval
 
 matplotlib = pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure  # noqa: E402
@@ -89,7 +89,7 @@ def test_a_statistic_far_out_leaves_room_for_the_replicates(ax):
     low, high = ax.get_xlim()
     assert (
         high - low < 2.0 * np.ptp(result.null_distribution)
-        and "far out" in ax.get_legend_handles_labels()[1][-1]
+        and "beyond the axis" in ax.get_legend_handles_labels()[1][-1]
     )
 
 
@@ -105,11 +105,27 @@ def test_slices_are_sorted_and_marked(ax):
     assert ax.get_yticklabels()[0].get_text() == "a"
 
 
+def test_labels_of_many_slices_do_not_overprint():
+    """Twelve bars leave room for one line each; five for three."""
+    d = 15
+    slices = fs.random_slices(d, 12, rng=0)
+    x = np.random.default_rng(1).standard_normal((60, d))
+    result = fs.gof_test(x, np.negative, slices=slices, n_resamples=19, rng=0)
+    figure = result.plot(names=[f"log_sigma[{k}]" for k in range(d)])
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in figure.axes[1].get_yticklabels()]
+    assert len(boxes) == 12
+    assert all(below.y1 <= above.y0 for above, below in pairwise(boxes))
+    five = fs.plot.slices(result.explain(n_slices=5), ax=Figure().subplots())
+    assert max(label.get_text().count("\n") for label in five.get_yticklabels()) > 0
+
+
 def test_witness_is_drawn_as_it_is(ax):
     explanation = RESULTS["given"].explain(names=["a", "b", "c"])
     assert fs.plot.witness(explanation, which=0, ax=ax) is ax
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), explanation.slices[0].witness.values)
-    assert ax.get_xlabel() == "a" and "too narrow" in ax.get_title()
+    assert ax.get_xlabel() == "a"
+    assert "too narrow for the model,\ngiven the other coordinates" in ax.get_title()
     other = Figure().subplots()
     assert (
         fs.plot.witness(RESULTS["given"], which=2, ax=other, names=["a", "b", "c"]).get_xlabel()
@@ -136,10 +152,19 @@ def test_spectrum(ax):
     np.testing.assert_allclose(
         ax.lines[0].get_ydata(), slices.r_values / np.abs(slices.r_values).max()
     )
-    with pytest.raises(ValueError, match="`slices` have no eigenvalues"):
-        fs.plot.spectrum(AXES, ax=ax)
-    with pytest.raises(TypeError, match="`slices` must be a Slices object"):
-        fs.plot.spectrum(RESULTS["given"], ax=ax)
+    for bare in (AXES, RESULTS["given"]):
+        with pytest.raises(ValueError, match="`what` has no eigenvalues"):
+            fs.plot.spectrum(bare, ax=ax)
+    for wrong in (3, RESULTS["ksd"]):
+        with pytest.raises(TypeError, match="`what` must be Slices or a GofResult that has them"):
+            fs.plot.spectrum(wrong, ax=ax)
+
+
+def test_spectrum_of_a_result(ax):
+    result = RESULTS["one set"]
+    fs.plot.spectrum(result, ax=ax)
+    values = result.slices.r_values
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), values / np.abs(values).max())
 
 
 def test_power(ax):
@@ -164,23 +189,16 @@ def test_power(ax):
             fs.plot.power(bad, ax=ax)
 
 
-def test_interval_covers_the_rate():
-    low, high = interval(5, 100)
-    # Wilson (1927), any table.
-    assert low == pytest.approx(0.0215, abs=1e-3) and high == pytest.approx(0.1118, abs=1e-3)
-    assert interval(0, 10)[0] == 0.0 and interval(10, 10)[1] == pytest.approx(1.0)
-
-
 def test_what_can_not_be_drawn(ax):
     with pytest.raises(ValueError, match="no null distribution"):
         fs.plot.null(RESULTS["spectral family"], ax=ax)
-    with pytest.raises(ValueError, match="no family"):
+    with pytest.raises(ValueError, match="`result` has no members"):
         fs.plot.members(RESULTS["given"], ax=ax)
-    with pytest.raises(ValueError, match="method without slices"):
+    with pytest.raises(ValueError, match="`what` is of a method without slices"):
         fs.plot.slices(RESULTS["ksd"], ax=ax)
     with pytest.raises(ValueError, match="holds no samples"):
         fs.plot.witness(RESULTS["stream"], ax=ax)
-    with pytest.raises(TypeError, match="must be a GofResult or an Explanation"):
+    with pytest.raises(TypeError, match="`what` must be a GofResult or an Explanation"):
         fs.plot.slices(3, ax=ax)
     with pytest.raises(ValueError, match="`names` must have one name"):
         RESULTS["given"].plot(names=["a"])

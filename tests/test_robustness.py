@@ -1,4 +1,4 @@
-"""What went wrong once: functions that work in place, forks, places that can't be written to, round-off that decides."""
+"""What once went wrong: scores that work in place, forks, read-only folders, round-off."""
 
 import multiprocessing
 import os

@@ -1,13 +1,21 @@
-"""``fastsksd bench``: speed against vectorised NumPy, both measured in one run, compile time apart."""
+"""``fastsksd bench``: speed against vectorised NumPy.
+
+Both are measured in one run; compile time is reported apart.
+"""
+
+from __future__ import annotations
 
 import os
 import platform
 import sys
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numba
 import numpy as np
 
+from .._typing import Array
 from .._version import __version__
 from ..compute.medians import median_distances
 from ..discrepancy import sksd
@@ -19,7 +27,8 @@ from ..models import GaussBernRBM
 from ..refine import refine_slices
 from ..slices import Slices, active_slices, random_slices
 
-# Samples, slices and replicates that engines are compared at, many of them near where the better one changes.
+# Samples, slices and replicates that engines are compared at, many of them near the sizes at which
+# the faster engine changes.
 _GRID = [
     *(
         (100, 1, 0),
@@ -42,8 +51,8 @@ _GRID = [
 ]
 
 
-def numpy_stein_matrix(y, s, a, h):
-    """Summed RBF Stein matrix of all slices as vectorised NumPy has it; the diagonal is zero."""
+def numpy_stein_matrix(y: Array, s: Array, a: Array, h: Array) -> Array:
+    """Summed RBF Stein matrix of all slices in vectorised NumPy; the diagonal is zero."""
     total = np.zeros((y.shape[1], y.shape[1]))
     for y_q, s_q, a_q, h_q in zip(y, s, a, h, strict=True):
         t = (y_q[:, None] - y_q) / h_q
@@ -56,7 +65,7 @@ def numpy_stein_matrix(y, s, a, h):
     return total
 
 
-def numpy_imq_matrix(y, s, a, h):
+def numpy_imq_matrix(y: Array, s: Array, a: Array, h: Array) -> Array:
     """The same for the IMQ kernel."""
     total = np.zeros((y.shape[1], y.shape[1]))
     for y_q, s_q, a_q, h_q in zip(y, s, a, h, strict=True):
@@ -70,14 +79,17 @@ def numpy_imq_matrix(y, s, a, h):
     return total
 
 
-def numpy_medians(y):
+def numpy_medians(y: Array) -> Array:
     """Median pairwise distance of each row, over all pairs."""
     upper = np.triu_indices(y.shape[1], 1)
     return np.array([np.median(np.abs(row[:, None] - row)[upper]) for row in y])
 
 
-def numpy_ke_slices(x, scores):
-    """The paper's KE estimate of g for r = identity: one gradient matrix and one eigen-decomposition per r."""
+def numpy_ke_slices(x: Array, scores: Array) -> Array:
+    """The paper's KE estimate of g for r = identity.
+
+    One gradient matrix and one eigen-decomposition for each r.
+    """
     n, d = x.shape
     squares = np.sum((x[:, None] - x) ** 2, axis=-1)
     width2 = np.median(squares[np.triu_indices(n, 1)])
@@ -92,15 +104,17 @@ def numpy_ke_slices(x, scores):
     return g
 
 
-def numpy_replicates(matrix, n_resamples, rng):
+def numpy_replicates(matrix: Array, n_resamples: int, rng: np.random.Generator) -> Array:
     """Bootstrap replicates from a stored matrix, by one product."""
     n = matrix.shape[0]
     weights = rng.multinomial(n, np.full(n, 1.0 / n), size=n_resamples) / n - 1.0 / n
     return np.einsum("bj,bj->b", weights @ matrix, weights)
 
 
-def numpy_trial(training, x, n_resamples, rng):
-    """A whole test in NumPy: KE slices for r = identity, statistic and bootstrap; the model is a standard normal."""
+def numpy_trial(
+    training: Array, x: Array, n_resamples: int, rng: np.random.Generator
+) -> tuple[float, Array, int]:
+    """A whole test of a standard normal in NumPy: KE slices, statistic and bootstrap."""
     d = x.shape[1]
     g = numpy_ke_slices(training, -training)
     y = g @ x.T
@@ -109,7 +123,7 @@ def numpy_trial(training, x, n_resamples, rng):
     return matrix.sum() / (x.shape[0] * (x.shape[0] - 1)), replicates, d
 
 
-def run_bench(repeat=7):
+def run_bench(repeat: int = 7) -> Iterator[str]:
     """Yield the lines of a Markdown table."""
     rng = np.random.default_rng(0)
     n, d, n_train = 800, 100, 200
@@ -184,8 +198,9 @@ def run_bench(repeat=7):
             lambda: _numpy_gibbs(rbm, 1000, 2000),
         ),
     ]
-    yield f"fastsksd {__version__}, numba {numba.__version__}, numpy {np.__version__}, Python {platform.python_version()}, "
-    yield f"{_cpu()}, {os.cpu_count()} cores, {numba.get_num_threads()} threads"
+    yield f"fastsksd {__version__}, numba {numba.__version__}, numpy {np.__version__}, "
+    yield f"Python {platform.python_version()}, {_cpu()}, {os.cpu_count()} cores, "
+    yield f"{numba.get_num_threads()} threads"
     yield ""
     yield "| work | first call | fastsksd | NumPy | ratio |"
     yield "|---|---|---|---|---|"
@@ -201,7 +216,8 @@ def run_bench(repeat=7):
         ratio = ("", "") if reference is None else (_show(reference), f"{reference / own:.0f}x")
         yield f"| {name} | {_show(first)} | {_show(own)} | {ratio[0]} | {ratio[1]} |"
     yield ""
-    yield "Linear time, 3 slices, against the direct engine (measured at n = 20000, beyond that extrapolated by the square of n):"
+    yield "Linear time, 3 slices, against the direct engine, which is measured at n = 20000 and"
+    yield "extrapolated by the square of n elsewhere:"
     yield ""
     yield from _scaling_table(rng)
     yield ""
@@ -209,11 +225,15 @@ def run_bench(repeat=7):
     yield ""
     yield from _engine_table(max(1, repeat // 2))
     yield ""
-    yield f"First calls load compiled code from the cache, or compile where there is none. Peak memory {_peak_memory()}."
+    yield "First calls load compiled code from the cache, or compile where there is none."
+    yield f"Peak memory {_peak_memory()}."
 
 
-def _scaling_table(rng):
-    """Rows of a Markdown table: seconds for n samples, and the slope of their logarithm between the first and the last n."""
+def _scaling_table(rng: np.random.Generator) -> Iterator[str]:
+    """Rows of a Markdown table: seconds for n samples.
+
+    The slope is that of their logarithm, between the first and the last n.
+    """
     slices = Slices(np.eye(3), np.eye(3))
     sizes = (10_000, 20_000, 100_000, 1_000_000)
     seconds = {}
@@ -231,10 +251,10 @@ def _scaling_table(rng):
             "test with 1000 replicates": lambda x=x: gof_test(
                 x, -x, slices=slices, engine="fourier", rng=0
             ),
-            "test with the limit law, RBF": lambda x=x: gof_test(
+            "test with the limit distribution, RBF": lambda x=x: gof_test(
                 x, -x, slices=slices, null="spectral", rng=0
             ),
-            "test with the limit law, IMQ": lambda x=x: gof_test(
+            "test with the limit distribution, IMQ": lambda x=x: gof_test(
                 x, -x, slices=slices, null="spectral", kernel="imq", rng=0
             ),
         }
@@ -263,7 +283,7 @@ def _scaling_table(rng):
         )
 
 
-def _engine_table(repeat):
+def _engine_table(repeat: int) -> Iterator[str]:
     """Rows of a Markdown table: what `engine="auto"` expects against what each engine takes."""
     rng = np.random.default_rng(1)
     yield "| kernel | n | slices | replicates | direct | fourier | auto takes | over the better |"
@@ -291,28 +311,30 @@ def _engine_table(repeat):
             yield f"| {kernel} | {n} | {m} | {n_resamples} | {shown} | {taken} | {ratio:.2f} |"
 
 
-def _engine_work(engine, code, y, s, a, h, weights):
+def _engine_work(
+    engine: str, code: int, y: Array, s: Array, a: Array, h: Array, weights: Array | None
+) -> Callable[[], Any]:
     if weights is None:
         return lambda: load(engine, code, y, s, a, h).sums()
     return lambda: load(engine, code, y, s, a, h).sums_and_replicates(weights)
 
 
-def _large_test(rng, n, **options):
+def _large_test(rng: np.random.Generator, n: int, **options: Any) -> Callable[[], Any]:
     x = rng.standard_normal((n, 3))
     slices = Slices(np.eye(3), np.eye(3))
     return lambda: gof_test(x, lambda x: -x, slices=slices, rng=0, **options)
 
 
-def _refinement(x, slices):
+def _refinement(x: Array, slices: Slices) -> Callable[[], Any]:
     return lambda: refine_slices(x, -x, slices, epochs=25, batch_size=50, rng=0)
 
 
-def _training(rng):
+def _training(rng: np.random.Generator) -> Callable[[], Any]:
     problem = ica_problem(150, n_train=1000, n_test=10, rng=rng)
     return lambda: fit_ica(problem, method="sksd-g+go", steps=100, evaluate_every=100, rng=0)
 
 
-def _numpy_gibbs(rbm, chains, steps):
+def _numpy_gibbs(rbm: GaussBernRBM, chains: int, steps: int) -> Array:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((chains, rbm.d))
     for _ in range(steps):
@@ -325,17 +347,17 @@ def _numpy_gibbs(rbm, chains, steps):
     return x
 
 
-def _seconds(work):
+def _seconds(work: Callable[[], Any]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
-def _show(seconds):
+def _show(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.1f} ms"
 
 
-def _cpu():
+def _cpu() -> str:
     try:
         with open("/proc/cpuinfo") as lines:
             return next(
@@ -345,7 +367,7 @@ def _cpu():
         return platform.processor() or platform.machine()
 
 
-def _peak_memory():
+def _peak_memory() -> str:
     try:
         import resource
     except ImportError:

@@ -1,6 +1,13 @@
-"""``fastsksd bench --engine cuda``: kernels on the GPU, measured against what `engines.cuda.report` predicts, and whole tests against the CPU."""
+"""``fastsksd bench --engine cuda``: kernels on the GPU, and whole tests against the CPU.
+
+Kernels are compared with the predictions of `fastsksd.engines.cuda.report`.
+"""
+
+from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -11,20 +18,24 @@ from ..slices import random_slices
 SIZES = {"n": 20_000, "m": 16, "n_resamples": 1000, "n_test": 10_000, "d": 50}
 
 
-def run_device_bench(repeat=7, sizes=None):
+def run_device_bench(repeat: int = 7, sizes: Mapping[str, int] | None = None) -> Iterator[str]:
     """Yield the lines of Markdown tables; `CudaUnavailable` without a device."""
     cuda.require()
     from ..engines.cuda import device, report
 
-    sizes = SIZES | (sizes or {})
+    sizes = {**SIZES, **(sizes or {})}
     for index in range(device.count()):
         device.use(index)
         known = device.attributes(index)
-        yield f"{known['name']}, compute capability {'.'.join(map(str, known['capability']))}, Numba's CUDA target: {device.implementation}"
+        capability = ".".join(map(str, known["capability"]))
+        yield (
+            f"{known['name']}, compute capability {capability}, "
+            f"Numba's CUDA target: {device.implementation}"
+        )
         gpu = report.this_gpu(index)
         predicted = {} if gpu is None else report.predictions(gpu)
         yield ""
-        yield "| work | first call | measured | units per second | predicted at most | share |"
+        yield "| work | first call | measured | units per second | predicted at most | fraction |"
         yield "|---|---|---|---|---|---|"
         for title, units, job in _kernels(sizes):
             first = _seconds(job)
@@ -40,16 +51,18 @@ def run_device_bench(repeat=7, sizes=None):
         yield "|---|---|---|---|"
         for title, job in _tests(sizes):
             job("cuda")
-            gpu_seconds, cpu_seconds = (
-                min(_seconds(job, "cuda") for _ in range(repeat)),
-                _seconds(job, "cpu"),
-            )
-            yield f"| {title} | {cpu_seconds:.2f} s | {gpu_seconds:.2f} s | {cpu_seconds / gpu_seconds:.1f}x |"
+            gpu_time = min(_seconds(job, "cuda") for _ in range(repeat))
+            cpu_time = _seconds(job, "cpu")
+            ratio = f"{cpu_time / gpu_time:.1f}x"
+            yield f"| {title} | {cpu_time:.2f} s | {gpu_time:.2f} s | {ratio} |"
         yield ""
-    yield "First calls compile the kernels. Predictions are the most that a GPU's rates allow, see notebooks/on_a_gpu.md."
+    yield (
+        "First calls compile the kernels. Predictions are the most that a GPU's rates allow, see "
+        "notebooks/on_a_gpu.md."
+    )
 
 
-def _kernels(sizes):
+def _kernels(sizes: Mapping[str, int]) -> Iterator[tuple[str, float, Callable[[], Any]]]:
     """Title as of `report.works`, units of work, and the work."""
     from ..engines.cuda.gradients import slice_gradients
 
@@ -77,7 +90,7 @@ def _kernels(sizes):
             )
 
 
-def _tests(sizes):
+def _tests(sizes: Mapping[str, int]) -> Iterator[tuple[str, Callable[[str], Any]]]:
     x = np.random.default_rng(1).standard_normal((sizes["n_test"], sizes["d"]))
     slices, count = random_slices(sizes["d"], sizes["d"], rng=0), sizes["n_resamples"]
     yield (
@@ -87,14 +100,15 @@ def _tests(sizes):
         ),
     )
     yield (
-        f"active slices from a fifth of n = {sizes['n_test']}, d = {sizes['d']}, {count} replicates",
+        f"active slices from a fifth of n = {sizes['n_test']}, d = {sizes['d']}, {count} "
+        "replicates",
         lambda engine: gof_test(
             x, np.negative, n_slices=min(10, sizes["d"]), n_resamples=count, engine=engine, rng=0
         ),
     )
 
 
-def _seconds(work, *arguments):
+def _seconds(work: Callable[..., Any], *arguments: Any) -> float:
     start = time.perf_counter()
     work(*arguments)
     return time.perf_counter() - start

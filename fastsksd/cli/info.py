@@ -1,8 +1,11 @@
-"""``fastsksd info``: versions, threads, devices, and what `engine="auto"` would choose."""
+"""``fastsksd info``: versions, threads, devices, and what `engine="auto"` chooses."""
+
+from __future__ import annotations
 
 import importlib.metadata
 import os
 import platform
+from collections.abc import Iterator
 
 import numba
 import numpy as np
@@ -22,16 +25,17 @@ _SIZES = (
 )
 
 
-def info_lines():
+def info_lines() -> Iterator[str]:
     """Yield the lines."""
     yield f"fastsksd {__version__}, Python {platform.python_version()}, {platform.platform()}"
     yield ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
-    yield f"{os.cpu_count()} cores, {numba.get_num_threads()} Numba threads, threading layer {_threading_layer()}"
+    threads = f"{numba.get_num_threads()} Numba threads, threading layer {_threading_layer()}"
+    yield f"{os.cpu_count()} cores, {threads}"
     yield _cuda()
     for index, name in enumerate(cuda.hardware()):
         yield f"  device {index}: {name}"
     yield ""
-    yield 'What engine="auto" takes for RBF, standard normal samples, and what the CPU is expected to need:'
+    yield 'What engine="auto" takes for standard normal samples and RBF, and the expected time:'
     yield ""
     yield "| samples | slices | replicates | engine | on the CPU |"
     yield "|---|---|---|---|---|"
@@ -44,23 +48,24 @@ def info_lines():
         yield f"| {n} | {m} | {count} | {taken} | {1e-9 * cost:.2g} s |"
     if cuda.hardware():
         yield ""
-        yield f'"auto" takes a GPU for what is expected to need more than {1e-9 * WORTH_A_DEVICE:g} s on the CPU.'
+        least = f"{1e-9 * WORTH_A_DEVICE:g} s"
+        yield f'"auto" takes a GPU for work that is expected to take more than {least} on the CPU.'
 
 
-def _version(name):
+def _version(name: str) -> str:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
 
 
-def _threading_layer():
-    # Which layer is in use is known after a first launch.
+def _threading_layer() -> str:
+    # The layer in use is known after a first launch.
     median_distances(np.arange(20_000.0).reshape(2, -1))
     return numba.threading_layer()
 
 
-def _cuda():
+def _cuda() -> str:
     if cuda.missing():
         return f"CUDA: {cuda.missing()}"
     from ..engines.cuda import device

@@ -1,16 +1,53 @@
-"""The command line: ``fastsksd test``, ``demo``, ``info``, ``bench`` and ``reproduce``. Only parsers here; the work is imported when asked for."""
+"""The command line: ``fastsksd test``, ``demo``, ``info``, ``bench`` and ``reproduce``.
+
+Only parsers are here; the work is imported when it is asked for.
+"""
+
+from __future__ import annotations
 
 import argparse
 import re
 import shlex
 import sys
+from collections.abc import Sequence
+from typing import Any, get_args
 
+from .._typing import EngineName, Null
 from .._version import __version__
+from ..baselines import METHODS
+from ..kernels import KERNELS
+
+
+def count(text: str) -> int:
+    """A positive number, from a flag."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def seed(text: str) -> int:
+    """A seed, from a flag."""
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError("must not be negative")
+    return value
+
+
+def lag(text: str) -> str | float:
+    """A lag, from a flag."""
+    return text if text == "auto" else float(text)
+
+
+def train(text: str) -> str | float:
+    """A choice of training samples, from a flag."""
+    return text if text == "cross" else float(text) if "." in text else count(text)
+
 
 _TEST = """\
-Do the samples in a file follow a model that is known through its score, the
-gradient of its log-density? Prints whether the model is rejected, how surely,
-and along which direction it fails.
+Test whether the samples in a file follow a model that is known through its
+score, the gradient of its log-density. Prints whether the model is rejected,
+how strong the evidence is, and along which direction the model fails.
 """
 _EXAMPLES = """\
 examples:
@@ -21,7 +58,7 @@ examples:
   folder:
     fastsksd test draws.csv --score model:score
 
-  A named model for two of the columns; the rows are the states of a Markov chain:
+  A named model for two of the columns; the rows are states of a Markov chain:
     fastsksd test draws.csv --columns alpha,beta \\
         --model gaussian --mean 0,1 --cov 2 --lag auto
 
@@ -30,14 +67,131 @@ examples:
 
 exit code: 0 when the model is not rejected, 1 when it is, 2 for an error.
 
-The model's density must be on all of R^d: transform bounded variables (a
+The density of the model must be on all of R^d: transform bounded variables (a
 variance, a probability) first, with the Jacobian in the score. The very first
 run compiles for about 20 seconds.
 """
+_USAGE = "fastsksd test SAMPLES (--scores FILE | --score MODULE:FUNCTION | --model NAME) [options]"
+# Flag and its settings, in groups.
+_WHAT = {
+    "samples": dict(
+        metavar="SAMPLES",
+        help="file with a row for each sample: .npy, .npz (file.npz:name for one of several "
+        "arrays), .csv, .tsv, .txt (with or without a line of names), .parquet, .nc (ArviZ)",
+    ),
+    "--columns": dict(
+        help="columns to test, by name or number from 0: a,b or 0,3:6 (default all); variables of "
+        "an .nc file"
+    ),
+    "--drop-nan": dict(
+        action="store_true",
+        help="leave out rows with missing values, NaN or infinity, which are otherwise an error",
+    ),
+    "--divergences": dict(
+        choices=["error", "drop", "keep"],
+        help="what to do about divergent draws of .nc files (default error)",
+    ),
+    "--stream": dict(
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="read the file in blocks and test along one set of slices, for samples that do not "
+        "fit into memory (default: for files beyond 32 MB)",
+    ),
+}
+_AGAINST = {
+    "--scores": dict(metavar="FILE", help="file with the score at each sample, of the same shape"),
+    "--score": dict(
+        metavar="MODULE:FUNCTION",
+        help="Python function from (n, d) samples to (n, d) scores, or a model object; also "
+        "file.py:function",
+    ),
+    "--model": dict(
+        metavar="NAME",
+        help="gaussian, laplace or student-t (standard unless the flags below say otherwise), or a "
+        '.json file like {"model": "mixture", "weights": [0.5, 0.5], "means": [[-1], [1]], '
+        '"covs": 1} (also ica, rbm)',
+    ),
+    "--mean": dict(
+        help="mean of gaussian: a number, numbers separated by commas, or a file of them "
+        "(default 0)"
+    ),
+    "--cov": dict(
+        help="covariance of gaussian: a variance, variances separated by commas, or a file with "
+        "these or a matrix (default 1)"
+    ),
+    "--loc": dict(help="centre of laplace and student-t, like --mean (default 0)"),
+    "--scale": dict(
+        help="scale of laplace (default 0.707, which has unit variance) and student-t (default 1), "
+        "like --mean"
+    ),
+    "--df": dict(help="degrees of freedom of student-t (default 5)"),
+}
+_HOW = {
+    "--alpha": dict(
+        type=float,
+        default=0.05,
+        help="level of the test: how often a correct model may be rejected (default 0.05)",
+    ),
+    "--lag": dict(
+        type=lag,
+        help="for the samples of a Markov chain in their order: auto, or a number of steps "
+        "(default: independent samples; auto for .nc files)",
+    ),
+    "--seed": dict(
+        type=seed, default=0, help="random seed; the same seed gives the same answer (default 0)"
+    ),
+    "--null": dict(
+        choices=get_args(Null),
+        help="null distribution; spectral gives p-values far below 1/1000 (default wild)",
+    ),
+    "--n-resamples": dict(
+        type=count, metavar="N", help="replicates of the null distribution (default 1000)"
+    ),
+    "--n-slices": dict(
+        type=count,
+        metavar="N",
+        help="number of active slices to test along (default: a family of sets of slices)",
+    ),
+    "--basis": dict(choices=["identity"], help="project scores on the coordinates only"),
+    "--estimator": dict(choices=["ke", "ge", "ksd"], help="how slices are found (default ke)"),
+    "--train": dict(
+        type=train,
+        help="samples that slices are found on: cross, a fraction or a number (default cross; "
+        "0.2 with --n-slices or --basis)",
+    ),
+    "--kernel": dict(choices=[*KERNELS], help="kernel along slices (default rbf)"),
+    "--bandwidth": dict(
+        type=float, metavar="H", help="of the kernel (default: the median heuristic)"
+    ),
+    "--engine": dict(
+        choices=get_args(EngineName),
+        help="how sums over pairs are computed; cuda: on a GPU (default auto)",
+    ),
+    "--method": dict(choices=METHODS, help="sksd, or another test for comparison (default sksd)"),
+}
+_OUTPUT = {
+    "--json": dict(
+        action="store_true", help="print the result as JSON; notes go to standard error"
+    ),
+    "--html": dict(metavar="FILE", help="write a report with figures, one self-contained page"),
+    "--quiet": dict(action="store_true", help="no notes and no progress"),
+    "--debug": dict(action="store_true", help="show where an error came from"),
+}
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the console command; returns the exit code."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    arguments = _parser().parse_args(_with_negatives(argv))
+    arguments.line = shlex.join(["fastsksd", *argv])
+    try:
+        return _COMMANDS[arguments.command](arguments)
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="fastsksd",
         description="Goodness-of-fit tests by sliced kernelized Stein discrepancies.",
@@ -49,7 +203,7 @@ def main(argv=None):
         "demo", help="test a built-in model that fails along one hidden direction in 50 dimensions"
     )
     demo.add_argument("--seed", type=seed, default=0, help="random seed (default 0)")
-    commands.add_parser("info", help='versions, threads, GPUs, and what engine="auto" would choose')
+    commands.add_parser("info", help='versions, threads, GPUs, and what engine="auto" chooses')
     bench = commands.add_parser(
         "bench", help="speed against vectorised NumPy, measured side by side"
     )
@@ -57,14 +211,41 @@ def main(argv=None):
         "--repeat",
         type=count,
         default=7,
-        help="runs per measurement, the median counts (default 7)",
+        help="runs per measurement, of which the median is shown (default 7)",
     )
     bench.add_argument(
         "--engine",
         choices=("cpu", "cuda"),
         default="cpu",
-        help="cuda: GPU kernels, measured against predicted (default cpu)",
+        help="cuda: GPU kernels, measured against predictions (default cpu)",
     )
+    _add_reproduce(commands)
+    return parser
+
+
+def _add_test(commands: Any) -> None:
+    test = commands.add_parser(
+        "test",
+        help="test whether the samples in a file follow a model",
+        usage=_USAGE,
+        description=_TEST,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    against = "against what (one of the first three; an .nc file may hold the gradients itself)"
+    for title, flags in {
+        "what to test": _WHAT,
+        against: _AGAINST,
+        "how (the defaults suit most problems)": _HOW,
+        "output": _OUTPUT,
+    }.items():
+        group = test.add_argument_group(title)
+        for flag, settings in flags.items():
+            group.add_argument(flag, **settings)
+
+
+def _add_reproduce(commands: Any) -> None:
     reproduce = commands.add_parser(
         "reproduce", help="run a study, or all of them, and write reports"
     )
@@ -84,162 +265,20 @@ def main(argv=None):
         metavar="ADDRESS",
         help="run trials on the workers of this Dask scheduler, as tcp://10.0.0.1:8786",
     )
-    reproduce.add_argument("--resume", action="store_true", help="go on with what the folder holds")
-    argv = sys.argv[1:] if argv is None else list(argv)
-    arguments = parser.parse_args(_with_negatives(argv))
-    arguments.line = shlex.join(["fastsksd", *argv])
-    try:
-        commands = {
-            "test": _test,
-            "demo": _demo,
-            "info": _info,
-            "bench": _bench,
-            "reproduce": _reproduce,
-        }
-        return commands[arguments.command](arguments)
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        return 130
-
-
-def _add_test(commands):
-    test = commands.add_parser(
-        "test",
-        help="test whether the samples in a file follow a model",
-        usage="fastsksd test SAMPLES (--scores FILE | --score MODULE:FUNCTION | --model NAME) [options]",
-        description=_TEST,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    what = test.add_argument_group("what to test")
-    what.add_argument(
-        "samples", metavar="SAMPLES", help="file with a row for each sample: .npy, .npz (file.npz:name for one of several arrays), .csv, .tsv, .txt "
-        "(with or without a line of names), .parquet, .nc (ArviZ)",
-    )  # fmt: skip
-    what.add_argument(
-        "--columns",
-        help="columns to test, by name or number from 0: a,b or 0,3:6 (default all); variables of an .nc file",
-    )
-    what.add_argument(
-        "--drop-nan",
-        action="store_true",
-        help="leave out rows with missing values, NaN or infinity, which are an error else",
-    )
-    what.add_argument(
-        "--divergences",
-        choices=["error", "drop", "keep"],
-        help="of .nc files: what to do about draws that diverged (default error)",
-    )
-    what.add_argument(
-        "--stream", action=argparse.BooleanOptionalAction, default=None, help="read the file in blocks and test along one set of slices, for samples that "
-        "do not fit into memory (default: for files beyond 32 MB)",
-    )  # fmt: skip
-
-    against = test.add_argument_group(
-        "against what (one of the first three; an .nc file may hold the gradients itself)"
-    )
-    against.add_argument(
-        "--scores", metavar="FILE", help="file with the score at each sample, of the same shape"
-    )
-    against.add_argument(
-        "--score",
-        metavar="MODULE:FUNCTION",
-        help="Python function from (n, d) samples to (n, d) scores, or a model object; also file.py:function",
-    )
-    against.add_argument("--model", metavar="NAME", help="gaussian, laplace or student-t (standard ones, but for the following), or a .json file "
-                         'like {"model": "mixture", "weights": [0.5, 0.5], "means": [[-1], [1]], "covs": 1} (also ica, rbm)')  # fmt: skip
-    against.add_argument(
-        "--mean",
-        help="of the gaussian: a number, numbers with commas between, or a file of them (default 0)",
-    )
-    against.add_argument(
-        "--cov",
-        help="of the gaussian: a variance, variances with commas between, or a file with these or a matrix (default 1)",
-    )
-    against.add_argument("--loc", help="centre of laplace and student-t, like --mean (default 0)")
-    against.add_argument(
-        "--scale",
-        help="of laplace (default 0.707, which has unit variance) and student-t (default 1), like --mean",
-    )
-    against.add_argument("--df", help="degrees of freedom of student-t (default 5)")
-
-    how = test.add_argument_group("how (the defaults suit most)")
-    how.add_argument(
-        "--alpha",
-        type=float,
-        default=0.05,
-        help="level: how often a right model may be rejected (default 0.05)",
-    )
-    how.add_argument(
-        "--lag",
-        type=lag,
-        help="for a Markov chain's samples in their order: auto, or a number of steps (default: independent samples; auto for .nc files)",
-    )
-    how.add_argument(
-        "--seed",
-        type=seed,
-        default=0,
-        help="random seed; the same seed gives the same answer (default 0)",
-    )
-    how.add_argument(
-        "--null",
-        choices=["wild", "bootstrap", "spectral"],
-        help="where the p-value comes from; spectral can be far below 1/1000 (default wild)",
-    )
-    how.add_argument(
-        "--n-resamples", type=count, metavar="N", help="resamples behind the p-value (default 1000)"
-    )
-    how.add_argument(
-        "--n-slices",
-        type=count,
-        metavar="N",
-        help="look along so many active slices only (default: a family of sets of slices)",
-    )
-    how.add_argument("--basis", choices=["identity"], help="project scores on the coordinates only")
-    how.add_argument(
-        "--estimator", choices=["ke", "ge", "ksd"], help="how slices are found (default ke)"
-    )
-    how.add_argument(
-        "--train",
-        type=train,
-        help="samples that slices are found on: cross, a fraction or a number (default cross; 0.2 with --n-slices or --basis)",
-    )
-    how.add_argument("--kernel", choices=["rbf", "imq"], help="kernel along slices (default rbf)")
-    how.add_argument(
-        "--bandwidth", type=float, metavar="H", help="of the kernel (default: the median heuristic)"
-    )
-    how.add_argument(
-        "--engine",
-        choices=["auto", "direct", "fourier", "cuda", "cuda32"],
-        help="how sums over pairs are computed; cuda: on a GPU (default auto)",
-    )
-    how.add_argument(
-        "--method",
-        choices=["sksd", "ksd", "ksdagg", "fssd", "rfsd", "mmd"],
-        help="sksd, or another test for comparison (default sksd)",
+    reproduce.add_argument(
+        "--resume", action="store_true", help="continue with what the folder holds"
     )
 
-    output = test.add_argument_group("output")
-    output.add_argument(
-        "--json", action="store_true", help="print the result as JSON; notes go to standard error"
-    )
-    output.add_argument(
-        "--html", metavar="FILE", help="write a report with figures, one self-contained page"
-    )
-    output.add_argument("--quiet", action="store_true", help="no notes and no progress")
-    output.add_argument("--debug", action="store_true", help="show where an error came from")
 
-
-def _test(arguments):
+def _test(arguments: argparse.Namespace) -> int:
     from .test import run_test
 
     return run_test(arguments)
 
 
-def _with_negatives(argv):
+def _with_negatives(argv: Sequence[str]) -> list[str]:
     """``--mean -1,2`` as ``--mean=-1,2``, which argparse would take for an option."""
-    joined = []
+    joined: list[str] = []
     for text in argv:
         if joined and joined[-1] in ("--mean", "--loc") and re.match(r"-[\d.]", text):
             joined[-1] += f"={text}"
@@ -248,14 +287,14 @@ def _with_negatives(argv):
     return joined
 
 
-def _demo(arguments):
+def _demo(arguments: argparse.Namespace) -> int:
     from .demo import run_demo
 
     print(run_demo(arguments.seed))
     return 0
 
 
-def _info(arguments):
+def _info(arguments: argparse.Namespace) -> int:
     from .info import info_lines
 
     for line in info_lines():
@@ -263,7 +302,7 @@ def _info(arguments):
     return 0
 
 
-def _bench(arguments):
+def _bench(arguments: argparse.Namespace) -> int:
     from ..engines.cuda import CudaUnavailable
 
     if arguments.engine == "cuda":
@@ -279,7 +318,7 @@ def _bench(arguments):
     return 0
 
 
-def _reproduce(arguments):
+def _reproduce(arguments: argparse.Namespace) -> int:
     from .._progress import ProgressBar
     from ..experiments import RunError, names_of, reproduce
     from ..scale.cluster import ClientLost, connected
@@ -311,23 +350,4 @@ def _reproduce(arguments):
     return 0
 
 
-def count(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
-
-
-def seed(text):
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError("must not be negative")
-    return value
-
-
-def lag(text):
-    return text if text == "auto" else float(text)
-
-
-def train(text):
-    return text if text == "cross" else float(text) if "." in text else count(text)
+_COMMANDS = {"test": _test, "demo": _demo, "info": _info, "bench": _bench, "reproduce": _reproduce}

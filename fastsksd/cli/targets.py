@@ -1,4 +1,9 @@
-"""What samples in a file are tested against, as a command line can say it: a score function by its name, or a model by its parameters."""
+"""What samples in a file are tested against.
+
+A command line names a score function, or a model with its parameters.
+"""
+
+from __future__ import annotations
 
 import contextlib
 import difflib
@@ -8,11 +13,16 @@ import inspect
 import json
 import os
 import sys
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from .. import models
-from .files import FileError, is_file_name, open_file, read_all
+from .files import is_file_name, open_file
+from .shell import Shell
+from .sources import FileError, read_all
 
 MODELS = {
     "gaussian": models.Gaussian,
@@ -33,8 +43,24 @@ class TargetError(ValueError):
     """A score or model that can't be used; the message says what was asked for and why not."""
 
 
-def load_score(text):
-    """The score function ``module:name`` or ``file.py:name``; modules of the current folder are found first.
+def load_score(text: str) -> Any:
+    """Import the score function ``module:name`` or ``file.py:name``.
+
+    Modules of the current folder are found first.
+
+    Parameters
+    ----------
+    text : str
+        What ``--score`` says.
+
+    Returns
+    -------
+    callable or model
+
+    Raises
+    ------
+    TargetError
+        If there is no such function.
 
     Examples
     --------
@@ -61,15 +87,16 @@ def load_score(text):
         )
     if not callable(value) and not callable(getattr(value, "score", None)):
         raise TargetError(
-            f"--score {text}: {name} is neither a function nor a model with a .score method, but {type(value).__name__}"
+            f"--score {text}: {name} is neither a function nor a model with a .score method, but "
+            f"{type(value).__name__}"
         )
     return value
 
 
-def _import(text, name):
+def _import(text: str, name: str) -> ModuleType:
     sys.path.insert(0, os.getcwd())
     try:
-        # What the module prints, and its wish to end the program, are no part of the result.
+        # The module may print, and may even end the program; neither belongs to the result.
         with contextlib.redirect_stdout(sys.stderr):
             if not name.endswith(".py"):
                 return importlib.import_module(name)
@@ -98,7 +125,7 @@ def _import(text, name):
         ) from error
 
 
-def _candidates(module, name):
+def _candidates(module: ModuleType, name: str) -> str:
     names = [
         key
         for key, value in vars(module).items()
@@ -111,8 +138,28 @@ def _candidates(module, name):
     return f"; there are {', '.join(shown)}" if shown else "; it has no functions"
 
 
-def make_model(text, d, flags):
-    """The model of `d` dimensions that ``--model`` and its flags ask for: a name, or a JSON file with all of its parameters.
+def make_model(text: str, d: int, flags: Mapping[str, str | None]) -> Any:
+    """Make the model of `d` dimensions that ``--model`` and its flags ask for.
+
+    Parameters
+    ----------
+    text : str
+        The name of a model, or of a JSON file with all of its parameters.
+    d : int
+        Number of dimensions.
+    flags : mapping
+        Parameters of a model that is given by its name, as text; None where not given.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    TargetError
+        If there is no such model, or its parameters don't fit.
+    FileError
+        If a file can't be used.
 
     Examples
     --------
@@ -136,36 +183,38 @@ def make_model(text, d, flags):
             )
         unknown = [name for name in given if name not in FLAGS[kind]]
         if unknown:
-            raise TargetError(
-                f"--{unknown[0]} is no parameter of --model {kind}, which has {', '.join('--' + flag for flag in FLAGS[kind])}"
-            )
+            known = ", ".join(f"--{flag}" for flag in FLAGS[kind])
+            raise TargetError(f"--{unknown[0]} is not a parameter of --model {kind}, only {known}")
         parameters = {name: _parameter(name, value, d) for name, value in given.items()}
     try:
         model = _build(kind, parameters, d)
     except (TypeError, ValueError) as error:
-        raise TargetError(f"--model {text}: {error}") from error
+        # The parameters of a name are flags; those of a file are not.
+        said = str(error) if text.endswith(".json") else Shell().said(error)
+        raise TargetError(f"--model {text}: {said}") from error
     if model.d != d:
         raise TargetError(f"--model {text}: has {model.d} dimensions, but the samples have {d}")
     return model
 
 
-def _build(kind, parameters, d):
+def _build(kind: str, parameters: Mapping[str, Any], d: int) -> Any:
     if kind == "gaussian":
         mean, cov = parameters.get("mean", 0.0), parameters.get("cov", 1.0)
         return models.Gaussian(np.full(d, mean) if np.ndim(mean) == 0 else mean, cov)
     if kind in ("laplace", "student-t"):
-        parameters = {"d": d} | parameters
+        parameters = {"d": d, **parameters}
     return MODELS[kind](**parameters)
 
 
-def _parameter(name, text, d):
-    """A number, numbers with commas between, or an array in a file."""
+def _parameter(name: str, text: str, d: int) -> float | np.ndarray:
+    """A number, numbers separated by commas, or an array in a file."""
     try:
         values = np.array([float(part) for part in text.split(",")])
     except ValueError:
         if not is_file_name(text):
             raise TargetError(
-                f"--{name} {text}: must be a number, numbers with commas between (0,0.5,1), or a file of them"
+                f"--{name} {text}: must be a number, numbers separated by commas (0,0.5,1), or a "
+                "file of them"
             ) from None
         (values,) = read_all([open_file(text)])
     if 1 in values.shape:
@@ -174,13 +223,14 @@ def _parameter(name, text, d):
         return float(values[0])
     if values.shape[0] != d or (values.ndim == 2 and (name != "cov" or values.shape[1] != d)):
         wanted = f"1, {d} or {d} x {d}" if name == "cov" else f"1 or {d}"
+        shape = " x ".join(map(str, values.shape))
         raise TargetError(
-            f"--{name}: has {' x '.join(map(str, values.shape))} numbers; wanted are {wanted}, for samples of {d} columns"
+            f"--{name}: has {shape} numbers; it must have {wanted}, for samples of {d} columns"
         )
     return values
 
 
-def _from_json(path):
+def _from_json(path: str) -> tuple[str, dict[str, Any]]:
     try:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
@@ -189,8 +239,9 @@ def _from_json(path):
     except ValueError as error:
         raise FileError(f"{path}: is not JSON: {error}") from error
     if not isinstance(content, dict) or content.get("model") not in MODELS:
+        known = ", ".join(MODELS)
         raise FileError(
-            f'{path}: must be an object with "model": one of {", ".join(MODELS)}, and its parameters'
+            f'{path}: must be an object with "model", one of {known}, and its parameters'
         )
     kind = content.pop("model")
     allowed = list(inspect.signature(MODELS[kind]).parameters)

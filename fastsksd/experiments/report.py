@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from ..plot import interval
+from ..report.rates import interval
 
 
 class Heading(NamedTuple):

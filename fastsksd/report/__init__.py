@@ -1,1 +1,1 @@
-"""What people read: explanations, witnesses, words."""
+"""What people read: explanations, witnesses, words and tables."""

@@ -1,169 +1,220 @@
-"""What a test saw: where along each slice the model fails and how surely, which slices carry the statistic, which samples.
+"""What a test saw: where along each slice the model fails, which slices and which samples matter.
 
-Contribution of a sample: ``c_i = sum_slices mean_{j != i} mu_ij``; their mean is the statistic.
+**Contribution of a sample.** ``c_i = sum_slices mean_{j != i} mu_ij``. The mean of the
+contributions is the statistic.
 
-P-values of slices: each slice's statistic against its own null. With null="wild" or "bootstrap" all slices share their replicates, and the adjusted
-p-values are those of Westfall and Young (1993), step-down on the joint replicates, which allow for the slices' dependence; with
-null="spectral" they are Holm's. Slices of the tested samples themselves are moreover never more significant than the whole test: so with a true model
-the chance that any slice is marked is at most the level, the choice of the strongest member of a family included. Measured, 40 samples in 2 dimensions, the
-default family, 200 tests at level 0.05: 0.02, and 0.27 without that last step.
+**P-values of slices.** Each slice's statistic is compared with its own null distribution. With
+null="wild" or "bootstrap" all slices share their replicates, and the adjusted p-values are those of
+Westfall and Young (1993): step-down on the joint replicates, which allows for the dependence of the
+slices. With null="spectral" they are Holm's. In addition, slices of the tested samples are never
+more significant than the whole test. With a correct model the chance that any slice is marked is
+therefore at most the level, even though the strongest member of a family was selected. Measured
+with 40 samples in 2 dimensions, the default family and 200 tests at level 0.05: 0.02, and 0.27
+without that last step.
+
+**Conditional, not marginal.** A slice compares scores along r, that is the conditional density of
+the model along r given the other coordinates. What an explanation says about the samples along a
+direction holds given the other coordinates; the marginal may look different.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .._typing import Array, ArrayLike, Rng, Score
 from .._validate import (
+    ArgumentError,
+    Option,
     check_integer,
-    check_number,
+    check_probability,
     check_rng,
     check_samples,
     check_score,
     evaluate_score,
 )
-from ..baselines.features import FeaturePairs
-from ..baselines.fssd import stein_features
+from ..baselines import BASELINES
+from ..baselines.base import Baseline
 from ..compute.chi_square import limit_law, log_tail_of_weighted_chi_square
-from ..compute.linalg import gram
 from ..compute.projections import project
 from ..discrepancy import Estimate
 from ..engines import choose_engine
-from ..engines.multivariate import ksd_pairs
 from ..engines.pairs import statistic as pair_statistic
-from ..kernels import KERNELS
+from ..kernels import KERNELS, Kernel
 from ..procedure.combine import step_down
-from ..procedure.lags import FACTOR, autocorrelation_time
 from ..procedure.nulls import Weights, resampling_pvalue, resampling_scale
 from ..procedure.split import Samples
 from ..slices import Slices
+from .caveats import Caveat, caveats_of_outliers, caveats_of_samples
+from .directions import ALIGNED, check_coordinates, direction, leading
+from .rates import holm
 from .witness import Witness, moments_of, witness_of
+
+if TYPE_CHECKING:
+    from ..result import GofResult
 
 _MOST_WEIGHTS = 1.5e8  # resamples x samples x slices, beyond which fewer resamples are drawn
 _LEAST_RESAMPLES = 199
-_FAR = 30.0  # interquartile ranges from the median
-ALIKE = 0.7  # r.g from which r and g count as one direction
-# Methods without slices whose statistic is a sum over pairs of samples.
-_PAIRED = ("ksd", "ksdagg", "fssd")
 
 
 @dataclass(frozen=True, eq=False)
 class SliceExplanation:
     """What one slice saw.
 
-    Directions have signs such that the largest coordinate of g is positive, and that r points the same way as g where they are alike (``|r.g| >= 0.7``), else
-    its largest coordinate is positive too.
+    The signs of the directions are chosen: the largest coordinate of g is positive, and r points
+    the same way as g where the two are close (``|r.g| >= 0.7``). Otherwise the largest coordinate
+    of r is positive too.
 
     Attributes
     ----------
     index : int
-        Which of the result's slices.
+        Index of the slice in the result.
     r, g : (d,) arrays
         Directions of the score and of the input.
-    statistic, bandwidth : float
-    share : float
-        Of the sum of the slices' statistics, those below zero left out.
+    statistic : float
+        U-statistic of this slice.
+    bandwidth : float
+        Bandwidth of the kernel along it.
+    fraction : float
+        Fraction of the summed positive slice statistics.
     pvalue, pvalue_adjusted : float
-        Of this slice alone, and allowing for the number of slices, see `fastsksd.report.explain`.
-    leading_r, leading_g : tuple of (name, weight)
-        Coordinates that carry the directions, largest first.
+        P-value of this slice alone, and adjusted for the number of slices; see
+        `fastsksd.report.explain`.
+    leading_r, leading_g : tuple of (str, float)
+        Coordinates with the largest weights in r and in g, largest first.
     witness : Witness
-    push, spread : Estimate
-        ``mean s_i``, which is 0 for a right model (positive: the model pushes samples along r), and ``-mean s_i (y_i - mean y) / a``, which is 1 (for a
-        normal model the ratio of the samples' variance to the model's), with standard errors; spread is NaN when r and g are orthogonal.
+        Where along g the samples and the model differ.
+    push : Estimate
+        ``mean s_i``, with its standard error; 0 for a correct model. Positive: the model pushes the
+        samples along r.
+    spread : Estimate
+        ``-mean s_i (y_i - mean y) / a``, with its standard error; 1 for a correct model. For a
+        normal model it is the ratio of the variance of the samples to that of the model. NaN when
+        r and g are orthogonal.
     shape : str
-        What witness, push and spread together say of the samples along g, against the model given the other coordinates: "narrow", "wide", "low", "high"; with
-        no proof that their spread is wrong "peaked" (too many in the middle), "hollow" (too few), "tails" (too many in the middle and far out), "flat"
-        (too few there); "irregular"; "none" (the band never excludes zero). Where r and g are not alike, "low" and "high" are about the
-        samples along r, and anything else is "across": how they lie along r depends on g otherwise than in the model.
+        What witness, push and spread together say about the samples along g, compared with the
+        model given the other coordinates:
+
+        "narrow", "wide"
+            The spread of the samples is too small, or too large.
+        "low", "high"
+            The samples lie too low, or too high. Where r and g are not close this is about the
+            samples along r.
+        "peaked", "hollow"
+            Too many samples in the middle, or too few; the spread is not shown to be wrong.
+        "tails", "flat"
+            Too many samples in the middle and in the tails, or too few there.
+        "across"
+            r and g are not close, and the dependence of the samples along r on those along g
+            differs from the model.
+        "irregular"
+            None of these.
+        "none"
+            The confidence band contains zero everywhere.
     """
 
     index: int
-    r: np.ndarray
-    g: np.ndarray
+    r: Array
+    g: Array
     statistic: float
     bandwidth: float
-    share: float
+    fraction: float
     pvalue: float
     pvalue_adjusted: float
-    leading_r: tuple
-    leading_g: tuple
+    leading_r: tuple[tuple[str, float], ...]
+    leading_g: tuple[tuple[str, float], ...]
     witness: Witness
     push: Estimate
     spread: Estimate
     shape: str
 
-    def __repr__(self):
+    @property
+    def aligned(self) -> bool:
+        """Whether r and g count as one direction."""
+        return bool(abs(self.r @ self.g) >= ALIGNED)
+
+    def __repr__(self) -> str:
+        along = direction(self.leading_g, self.g.size)
         return (
-            f"SliceExplanation(slice {self.index}, share {self.share:.0%}, p-value {self.pvalue_adjusted:.4g} adjusted, "
-            f"{self.shape}, g = {direction(self.leading_g, self.g.size)})"
+            f"SliceExplanation(slice {self.index}, fraction {self.fraction:.0%}, adjusted p-value "
+            f"{self.pvalue_adjusted:.4g}, {self.shape}, g = {along})"
         )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
-    """What a test saw, as data.
+    """What a test saw, as data; `GofResult.explain` makes it.
 
     Attributes
     ----------
     slices : tuple of SliceExplanation
         The strongest slices, strongest first; empty for methods without slices.
     statistics, pvalues, pvalues_adjusted : (m,) arrays
-        Of all slices, in the order of the result's.
+        Statistic and p-values of all slices, in the order of the result.
     allows_for : str
         What the adjusted p-values allow for.
-    indices, contributions : (n,) arrays
-        Rows of the samples that were looked at, in the caller's array, and what each adds to the statistic, largest first; their mean is the statistic.
+    indices : (n,) array of int
+        Rows of the samples in the caller's array, by decreasing contribution.
+    contributions : (n,) array
+        What each of these samples adds to the statistic; their mean is the statistic.
     along : (n,) array
-        Where these samples lie along g of the strongest slice; empty without slices.
+        These samples along g of the strongest slice; empty for methods without slices.
     names : tuple of str
         Names of the coordinates.
-    caveats : tuple of str
-        What a reader should know before relying on it.
+    caveats : tuple of Caveat
+        What a reader should know before relying on it; ``str(caveat)`` is its text.
+
+    See Also
+    --------
+    GofResult.explain : Explain a result.
+    GofResult.summary : The same in words.
+    fastsksd.plot : The same in pictures.
+
+    Notes
+    -----
+    What is said about the samples along a direction is conditional: it holds given the other
+    coordinates, see `fastsksd.report.explain`.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> x = np.random.default_rng(0).standard_normal((500, 3)) * [0.5, 1.0, 1.0]
+    >>> explanation = fs.gof_test(x, np.negative, rng=0).explain(names=["a", "b", "c"])
+    >>> explanation.slices[0].shape
+    'narrow'
+    >>> bool(explanation.pvalues_adjusted.min() < 0.05)
+    True
     """
 
-    slices: tuple
-    statistics: np.ndarray
-    pvalues: np.ndarray
-    pvalues_adjusted: np.ndarray
+    slices: tuple[SliceExplanation, ...]
+    statistics: Array
+    pvalues: Array
+    pvalues_adjusted: Array
     allows_for: str
-    indices: np.ndarray
-    contributions: np.ndarray
-    along: np.ndarray
-    names: tuple
-    caveats: tuple
+    indices: Array
+    contributions: Array
+    along: Array
+    names: tuple[str, ...]
+    caveats: tuple[Caveat, ...]
 
-    def to_dict(self, samples=20):
-        """All of it as plain data that JSON can hold, with so many of the samples, or None for all."""
+    def to_dict(self, samples: int | None = 20) -> dict[str, Any]:
+        """All of it as plain data that JSON can hold.
+
+        Parameters
+        ----------
+        samples : int or None
+            How many samples are listed, largest contributions first; None for all.
+
+        Returns
+        -------
+        dict
+        """
         count = None if samples is None else check_integer("samples", samples, 0)
         return {
-            "slices": [
-                {
-                    "index": one.index,
-                    "statistic": one.statistic,
-                    "share": one.share,
-                    "pvalue": one.pvalue,
-                    "pvalue_adjusted": one.pvalue_adjusted,
-                    "bandwidth": one.bandwidth,
-                    "shape": one.shape,
-                    "push": one.push._asdict(),
-                    "spread": one.spread._asdict() if np.isfinite(one.spread.value) else None,
-                    "r": one.r.tolist(),
-                    "g": one.g.tolist(),
-                    "leading_r": [list(pair) for pair in one.leading_r],
-                    "leading_g": [list(pair) for pair in one.leading_g],
-                    "witness": {
-                        name: getattr(one.witness, name).tolist()
-                        for name in ("grid", "values", "lower", "upper", "density")
-                    }
-                    | {
-                        "level": one.witness.level,
-                        "regions": [region._asdict() for region in one.witness.regions],
-                    },
-                }
-                for one in self.slices
-            ],
+            "slices": [_slice_as_dict(one) for one in self.slices],
             "statistics": self.statistics.tolist(),
             "pvalues": self.pvalues.tolist(),
             "pvalues_adjusted": self.pvalues_adjusted.tolist(),
@@ -173,118 +224,102 @@ class Explanation:
                 "contributions": self.contributions[:count].tolist(),
             },
             "names": list(self.names),
-            "caveats": list(self.caveats),
+            "caveats": [str(caveat) for caveat in self.caveats],
         }
 
-    def _table(self):
-        rows = [("slice", "share", "p-value", "adjusted", "along g", "shape")]
-        d = len(self.names)
-        for one in self.slices:
-            numbers = f"{one.share:.0%}", f"{one.pvalue:.3g}", f"{one.pvalue_adjusted:.3g}"
-            rows.append((str(one.index), *numbers, direction(one.leading_g, d), one.shape))
-        return rows if len(rows) > 1 else []
+    def __repr__(self) -> str:
+        from .tables import explanation_text
 
-    def _notes(self):
-        notes = []
-        left = self.statistics.size - len(self.slices)
-        if self.slices and left:
-            notes.append(f"{left} more slices have smaller statistics")
-        if self.slices:
-            notes.append(f"adjusted p-values allow for {self.allows_for}")
-        worst = ", ".join(map(str, self.indices[:5].tolist()))
-        notes.append(f"samples that misfit most (of {self.indices.size}): {worst}")
-        return [*notes, *self.caveats]
+        return explanation_text(self)
 
-    def __repr__(self):
-        rows = self._table()
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
-        return "\n  ".join(["Explanation", *lines, *self._notes()])
+    def _repr_html_(self) -> str:
+        from .tables import explanation_html
 
-    def _repr_html_(self):
-        rows = [[escape(cell) for cell in row] for row in self._table()]
-        tags = ["th", *["td"] * len(rows)]
-        body = "".join(
-            "<tr>"
-            + "".join(f"<{tag} style='text-align:left'>{cell}</{tag}>" for cell in row)
-            + "</tr>"
-            for tag, row in zip(tags, rows, strict=False)
-        )
-        notes = "".join(f"<li>{escape(note)}</li>" for note in self._notes())
-        return f"<table><caption>Explanation</caption>{body}</table><ul>{notes}</ul>"
+        return explanation_html(self)
+
+
+def _slice_as_dict(one: SliceExplanation) -> dict[str, Any]:
+    witness = one.witness
+    arrays = ("grid", "values", "lower", "upper", "density")
+    return {
+        "index": one.index,
+        "statistic": one.statistic,
+        "fraction": one.fraction,
+        "pvalue": one.pvalue,
+        "pvalue_adjusted": one.pvalue_adjusted,
+        "bandwidth": one.bandwidth,
+        "shape": one.shape,
+        "push": one.push._asdict(),
+        "spread": one.spread._asdict() if np.isfinite(one.spread.value) else None,
+        "r": one.r.tolist(),
+        "g": one.g.tolist(),
+        "leading_r": [list(pair) for pair in one.leading_r],
+        "leading_g": [list(pair) for pair in one.leading_g],
+        "witness": {
+            **{name: getattr(witness, name).tolist() for name in arrays},
+            "level": witness.level,
+            "regions": [region._asdict() for region in witness.regions],
+        },
+    }
 
 
 def explain(
-    result, x=None, score=None, *, names=None, n_slices=5, level=0.95, n_resamples=1000, rng=0
-):
-    """See `GofResult.explain`."""
+    result: GofResult,
+    x: ArrayLike | None = None,
+    score: Score | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    n_slices: int = 5,
+    level: float = 0.95,
+    n_resamples: int = 1000,
+    rng: Rng = 0,
+) -> Explanation:
+    """Explain a result, see `GofResult.explain`."""
     n_slices = check_integer("n_slices", n_slices, 1)
-    level = check_level(level)
+    level = check_probability("level", level)
     n_resamples = check_integer("n_resamples", n_resamples, 1)
     rng = check_rng(rng)
-    if result.slices is None and result.method not in _PAIRED:
-        raise ValueError(
-            f"method={result.method!r} has neither slices nor contributions of single samples to explain; method='sksd' has both, 'ksd' and 'fssd' "
-            "the latter."
-        )
-    samples, own = samples_of(result, x, score)
+    _check_explicable(result)
+    samples, tested = samples_of(result, x, score)
     names = check_coordinates(result.names if names is None else names, samples.x.shape[1])
     if result.slices is None:
-        indices, values, along = _sorted(
-            samples.rows, _contributions(_baseline_pairs(result, samples)), np.empty(0)
-        )
-        return Explanation(
-            (),
-            *[np.empty(0)] * 3,
-            "",
-            indices,
-            values,
-            along,
-            names,
-            _caveats(result, samples, None),
-        )
+        return _explanation_without_slices(result, samples, names)
     loaded = _load(result, samples)
     statistics, pvalues, adjusted, allows_for = _slice_pvalues(result, loaded, n_resamples, rng)
-    if own:
+    if tested:
         _check_unchanged(result, statistics)
         adjusted = np.maximum(adjusted, result.pvalue)
         allows_for += ", and are never below that of the whole test"
     positive = np.maximum(statistics, 0.0)
-    shares = positive / (positive.sum() or 1.0)
+    fractions = positive / (positive.sum() or 1.0)
     order = np.argsort(-statistics, kind="stable")
     explained = []
     for q in order[:n_slices].tolist():
-        r, g, y, slope = _oriented(loaded, q)
-        witness = witness_of(
-            loaded.kernel.code, y, slope, float(r @ g), loaded.h[q], result.lag, level, rng
-        )
-        push, spread = moments_of(y, slope, float(r @ g), result.lag)
+        side = _oriented(loaded, q)
+        witness = _witness(loaded, q, side, result.lag, level, rng)
+        push, spread = moments_of(side.y, side.s, side.a, result.lag)
         explained.append(
             SliceExplanation(
                 index=q,
-                r=r,
-                g=g,
+                r=side.r,
+                g=side.g,
                 statistic=float(statistics[q]),
                 bandwidth=float(loaded.h[q]),
-                share=float(shares[q]),
+                fraction=float(fractions[q]),
                 pvalue=float(pvalues[q]),
                 pvalue_adjusted=float(adjusted[q]),
-                leading_r=leading(r, names),
-                leading_g=leading(g, names),
+                leading_r=leading(side.r, names),
+                leading_g=leading(side.g, names),
                 witness=witness,
                 push=push,
                 spread=spread,
-                shape=_shape(witness, float(r @ g), push, spread),
+                shape=_shape(witness, side.a, push, spread),
             )
         )
     contributions = _contributions(loaded.engine(slice(None)))
-    along = _oriented(loaded, order[0])[2]
-    caveats = _caveats(result, samples, order[0]) + _far_out(
-        samples.rows, loaded.y[order[:n_slices]]
-    )
+    along = _oriented(loaded, order[0]).y
+    caveats = caveats_of_samples(result, samples, order[0])
+    outliers = caveats_of_outliers(samples.rows, loaded.y[order[:n_slices]])
     return Explanation(
         tuple(explained),
         statistics,
@@ -293,34 +328,62 @@ def explain(
         allows_for,
         *_sorted(samples.rows, contributions, along),
         names,
-        caveats,
+        caveats + outliers,
     )
 
 
-def strongest_witness(result, names=None, level=0.95, rng=0):
-    """The witness of the strongest slice, the name of its direction g, and whether r is alike; without the price of p-values."""
+def strongest_witness(
+    result: GofResult, names: Sequence[str] | None = None, level: float = 0.95, rng: Rng = 0
+) -> tuple[Witness, str, bool]:
+    """Witness of the strongest slice, its direction g in words, and whether r and g are close.
+
+    It is cheaper than an explanation, which computes p-values of all slices.
+    """
     samples, _ = samples_of(result, None, None)
     loaded, q = _load(result, samples), int(np.argmax(result.slice_statistics))
-    r, g, y, slope = _oriented(loaded, q)
-    witness = witness_of(
-        loaded.kernel.code, y, slope, float(r @ g), loaded.h[q], result.lag, level, check_rng(rng)
-    )
-    names = check_coordinates(result.names if names is None else names, g.size)
-    return witness, direction(leading(g, names), g.size), bool(abs(r @ g) >= ALIKE)
+    side = _oriented(loaded, q)
+    witness = _witness(loaded, q, side, result.lag, level, check_rng(rng))
+    names = check_coordinates(result.names if names is None else names, side.g.size)
+    along = direction(leading(side.g, names), side.g.size)
+    return witness, along, bool(abs(side.a) >= ALIGNED)
 
 
-def is_explicable(result):
+def baseline_of(result: GofResult) -> type[Baseline]:
+    """The class of the baseline that a result is of; `Baseline` itself for the sliced test."""
+    return BASELINES.get(result.method, Baseline)
+
+
+def is_explicable(result: GofResult) -> bool:
     """Whether the result holds all that an explanation needs."""
-    return result._samples is not None and (result.slices is not None or result.method in _PAIRED)
+    return result._samples is not None and _has_contributions(result)
 
 
-def samples_of(result, x, score):
-    """Samples to look at, in their order, and whether they are those of the test."""
+def _has_contributions(result: GofResult) -> bool:
+    return result.slices is not None or baseline_of(result).explicable
+
+
+def _check_explicable(result: GofResult) -> None:
+    if _has_contributions(result):
+        return
+    others = " or ".join(repr(name) for name, kind in BASELINES.items() if kind.explicable)
+    raise ArgumentError(
+        "method",
+        f"{result.method!r} has neither slices nor contributions of single samples to explain; ",
+        Option("method", "sksd"),
+        f" has both, {others} has contributions",
+    )
+
+
+def samples_of(result: GofResult, x: ArrayLike | None, score: Score | None) -> tuple[Samples, bool]:
+    """Samples to look at, in the caller's order, and whether they are those of the test."""
     if x is None and score is None:
         if result._samples is None:
-            raise ValueError(
-                "this result holds no samples, as those of gof_stream and gof_batch: give `x` and `score`, with samples that its slices were not "
-                "found on, or run gof_test for this problem."
+            raise ArgumentError(
+                "x",
+                "and ",
+                Option("score"),
+                " are needed: this result holds no samples, like those of gof_stream and "
+                "gof_batch. They must not be the samples the slices were found on",
             )
         samples = result._samples
         order = np.argsort(samples.rows, kind="stable")
@@ -328,9 +391,8 @@ def samples_of(result, x, score):
             return samples, True
         return Samples(*(None if part is None else part[order] for part in samples)), True
     if x is None or score is None:
-        raise ValueError(
-            f"`{'x' if x is None else 'score'}` is missing: `x` and `score` go together."
-        )
+        missing, given = ("x", "score") if x is None else ("score", "x")
+        raise ArgumentError(missing, "is missing: it goes together with ", Option(given))
     x = check_samples(x, min_rows=2, d=None if result.slices is None else result.slices.d)
     return Samples(x, evaluate_score(check_score(score), x), np.arange(x.shape[0])), False
 
@@ -338,27 +400,54 @@ def samples_of(result, x, score):
 class _Loaded(NamedTuple):
     """Projections of the samples along all slices."""
 
-    kernel: type
-    whole: Slices
-    y: np.ndarray
-    s: np.ndarray
-    a: np.ndarray
-    h: np.ndarray
-    choose: object
+    kernel: type[Kernel]
+    slices: Slices
+    y: Array
+    s: Array
+    a: Array
+    h: Array
+    choose: Callable[..., Any]
 
-    def engine(self, some, **demand):
+    def engine(self, some: Any, **demand: Any) -> Any:
         """The engine of some slices."""
         arrays = (np.ascontiguousarray(array[some]) for array in (self.y, self.s, self.a, self.h))
         return self.choose(self.kernel.code, *arrays, **demand)
 
 
-def _load(result, samples):
+class _Oriented(NamedTuple):
+    """A slice with the signs of `SliceExplanation`, samples along g and scores along r."""
+
+    r: Array
+    g: Array
+    y: Array
+    s: Array
+    a: float
+
+
+def _load(result: GofResult, samples: Samples) -> _Loaded:
     kernel = KERNELS[result.kernel]
     y, s, a, h = project(samples.x, samples.scores, result.slices, kernel(result.bandwidths))
     return _Loaded(kernel, result.slices, y, s, a, h, choose_engine("cpu"))
 
 
-def _slice_pvalues(result, loaded, n_resamples, rng):
+def _oriented(loaded: _Loaded, q: int) -> _Oriented:
+    r, g = loaded.slices.r[q], loaded.slices.g[q]
+    sign_g = np.copysign(1.0, g[np.argmax(np.abs(g))])
+    along = sign_g * (r @ g)
+    sign_r = np.copysign(1.0, along if abs(along) >= ALIGNED else r[np.argmax(np.abs(r))])
+    r, g = sign_r * r, sign_g * g
+    return _Oriented(r, g, sign_g * loaded.y[q], sign_r * loaded.s[q], float(r @ g))
+
+
+def _witness(
+    loaded: _Loaded, q: int, side: _Oriented, lag: float, level: float, rng: np.random.Generator
+) -> Witness:
+    return witness_of(loaded.kernel.code, side.y, side.s, side.a, loaded.h[q], lag, level, rng)
+
+
+def _slice_pvalues(
+    result: GofResult, loaded: _Loaded, n_resamples: int, rng: np.random.Generator
+) -> tuple[Array, Array, Array, str]:
     """Statistics, p-values and adjusted p-values of all slices, and what the latter allow for."""
     m, n = loaded.y.shape
     slices = f"the {m} slices" if m > 1 else "the one slice"
@@ -368,12 +457,10 @@ def _slice_pvalues(result, loaded, n_resamples, rng):
             pairs = loaded.engine([q], spectral=True)
             statistics[q] = pair_statistic(pairs, pairs.sums(), "u")[0]
             logs[q] = log_tail_of_weighted_chi_square(limit_law(pairs.spectrum(), n), statistics[q])
-        return statistics, _positive(logs), _positive(_holm(logs)), f"{slices} by Holm's method"
-    count = (
-        int(max(_LEAST_RESAMPLES, min(n_resamples, _MOST_WEIGHTS / (n * m))))
-        if n_resamples > _LEAST_RESAMPLES
-        else n_resamples
-    )
+        return statistics, _positive(logs), _positive(holm(logs)), f"{slices} by Holm's method"
+    count = n_resamples
+    if n_resamples > _LEAST_RESAMPLES:
+        count = int(max(_LEAST_RESAMPLES, min(n_resamples, _MOST_WEIGHTS / (n * m))))
     weights = Weights(result.null, n, count, lag=result.lag, rng=rng)
     engines = [loaded.engine([q], n_resamples=count, signs=result.null == "wild") for q in range(m)]
     sums, parts = np.empty(m), []
@@ -396,192 +483,72 @@ def _slice_pvalues(result, loaded, n_resamples, rng):
     )
 
 
-def _holm(logs):
-    """Logarithms of Holm's adjusted p-values."""
-    order = np.argsort(logs, kind="stable")
-    adjusted = np.empty_like(logs)
-    adjusted[order] = np.maximum.accumulate(logs[order] + np.log(np.arange(logs.size, 0, -1)))
-    return np.minimum(adjusted, 0.0)
-
-
-def _positive(logs):
+def _positive(logs: Array) -> Array:
     return np.maximum(np.exp(logs), np.nextafter(0.0, 1.0))
 
 
-def _check_unchanged(result, statistics):
-    if not np.allclose(
-        statistics,
-        result.slice_statistics,
-        rtol=1e-4,
-        atol=1e-6 * np.abs(result.slice_statistics).max(),
-    ):
-        raise ValueError(
-            "the samples were changed after the test, which keeps no copy of them: give `x` and `score` as they were, or test again."
+def _check_unchanged(result: GofResult, statistics: Array) -> None:
+    known = result.slice_statistics
+    if not np.allclose(statistics, known, rtol=1e-4, atol=1e-6 * np.abs(known).max()):
+        raise ArgumentError(
+            "x",
+            "was changed after the test, which keeps no copy of the samples: give ",
+            Option("x"),
+            " and ",
+            Option("score"),
+            " as they were, or test again",
         )
 
 
-def _contributions(pairs):
+def _explanation_without_slices(
+    result: GofResult, samples: Samples, names: tuple[str, ...]
+) -> Explanation:
+    pairs = baseline_of(result)().pair_terms(result, samples)
+    ranked = _sorted(samples.rows, _contributions(pairs), np.empty(0))
+    caveats = caveats_of_samples(result, samples, None)
+    return Explanation((), *[np.empty(0)] * 3, "", *ranked, names, caveats)
+
+
+def _contributions(pairs: Any) -> Array:
     return pairs.row_sums() / (pairs.n - 1.0)
 
 
-def _sorted(index, values, along):
+def _sorted(rows: Array, values: Array, along: Array) -> tuple[Array, Array, Array]:
     """All three by decreasing values."""
     order = np.argsort(-values, kind="stable")
-    return index[order], values[order], along[order] if along.size else along
+    return rows[order], values[order], along[order] if along.size else along
 
 
-def _baseline_pairs(result, samples):
-    """Pair terms of a method without slices."""
-    if result.method in ("ksd", "ksdagg"):
-        return ksd_pairs(samples.x, samples.scores, KERNELS[result.kernel](result.bandwidths[0]))[0]
-    code = KERNELS[result.kernel].code
-    return FeaturePairs(
-        stein_features(code, samples.x, samples.scores, result.locations, result.bandwidths[0])
-    )
-
-
-def _oriented(loaded, q):
-    """r, g, the samples along g and the scores along r of slice q, with signs as in `SliceExplanation`."""
-    r, g = loaded.whole.r[q], loaded.whole.g[q]
-    sign_g = np.copysign(1.0, g[np.argmax(np.abs(g))])
-    along = sign_g * (r @ g)
-    sign_r = np.copysign(1.0, along if abs(along) >= ALIKE else r[np.argmax(np.abs(r))])
-    return sign_r * r, sign_g * g, sign_g * loaded.y[q], sign_r * loaded.s[q]
-
-
-def _shape(witness, along, push, spread):
-    """What they say, see `SliceExplanation`."""
+def _shape(witness: Witness, along: float, push: Estimate, spread: Estimate) -> str:
+    """What they say together, see `SliceExplanation`."""
     signs = tuple(region.sign for region in witness.regions)
     if not signs:
         return "none"
     pushed = _side(push.value, push.standard_error)
     if signs == (pushed,):
         return "low" if pushed > 0 else "high"
-    if along < ALIKE:
+    if along < ALIGNED:
         return "across"
-    spread_out = (
-        _side(spread.value - 1.0, spread.standard_error)
-        if _holds_at_the_ends(witness, signs)
-        else 0
-    )
+    excess = 0
+    if _holds_at_the_ends(witness, signs):
+        excess = _side(spread.value - 1.0, spread.standard_error)
     if signs == (-1, 1):
-        return "narrow" if spread_out < 0 else "peaked"
+        return "narrow" if excess < 0 else "peaked"
     if signs == (1, -1):
-        return "wide" if spread_out > 0 else "hollow"
+        return "wide" if excess > 0 else "hollow"
     return {(1, -1, 1, -1): "tails", (-1, 1, -1, 1): "flat"}.get(signs, "irregular")
 
 
-def _holds_at_the_ends(witness, signs):
-    """Whether the witness keeps the signs of its outermost regions to the ends of the grid, which in heavy or light tails it does not."""
+def _holds_at_the_ends(witness: Witness, signs: tuple[int, ...]) -> bool:
+    """Whether the witness keeps the signs of its outermost regions to the ends of the grid.
+
+    In heavy or light tails it does not.
+    """
     ends = [0, -1]
     half = 0.5 * (witness.upper - witness.lower)[ends]
     return bool(np.all(np.array([signs[0], signs[-1]]) * witness.values[ends] > -0.25 * half))
 
 
-def _side(value, error):
+def _side(value: float, error: float) -> int:
     """The sign of a value that is more than three standard errors from zero, else 0."""
     return int(np.sign(value)) if abs(value) > 3.0 * error else 0
-
-
-def leading(vector, names, count=3):
-    """The coordinates that carry a direction, largest first, up to `count`, with their weights."""
-    order = np.argsort(-np.abs(vector), kind="stable")[:count]
-    return tuple((names[k], float(vector[k])) for k in order.tolist() if vector[k] != 0)
-
-
-def direction(pairs, d):
-    """A direction in words, from its leading coordinates."""
-    return " ".join(direction_terms(pairs, d))
-
-
-def direction_terms(pairs, d):
-    """The same, coordinate by coordinate."""
-    if abs(pairs[0][1]) > 0.995:
-        return [pairs[0][0] if pairs[0][1] > 0 else f"-{pairs[0][0]}"]
-    pairs = [pairs[0], *(pair for pair in pairs[1:] if abs(pair[1]) > 0.05)]
-    terms = [
-        f"{'-' if weight < 0 else '+' if k else ''}{abs(weight):.2f} {name}"
-        for k, (name, weight) in enumerate(pairs)
-    ]
-    rest = 1.0 - sum(weight**2 for _, weight in pairs)
-    return [*terms, "..."] if d > len(pairs) and rest > 0.01 else terms
-
-
-def check_coordinates(names, d):
-    """`names` of d coordinates, by default x[0], x[1], ..."""
-    if names is None:
-        return tuple(f"x[{k}]" for k in range(d))
-    if isinstance(names, str) or not hasattr(names, "__iter__"):
-        raise TypeError(
-            f"`names` must be a sequence of {d} strings, one for each coordinate, not {type(names).__name__}."
-        )
-    names = tuple(str(name) for name in names)
-    if len(names) != d:
-        raise ValueError(
-            f"`names` must have one name for each of {d} coordinates; got {len(names)}."
-        )
-    return names
-
-
-def check_level(level):
-    """`level` of confidence, between 0 and 1."""
-    level = check_number("level", level, 0.0, strict=True)
-    if level >= 1:
-        raise ValueError(f"`level` must be less than 1; got {level}.")
-    return level
-
-
-def _far_out(index, y):
-    """A caveat about samples so far out along slices, (m, n), that the kernel hardly sees them."""
-    first, middle, third = np.quantile(y, [0.25, 0.5, 0.75], axis=1, keepdims=True)
-    distance = np.max(np.abs(y - middle) / np.where(third > first, third - first, np.inf), axis=0)
-    count = np.count_nonzero(distance > _FAR)
-    if count == 0:
-        return ()
-    which = f"{count} samples lie" if count > 1 else "a sample lies"
-    return (
-        f"{which} more than {_FAR:g} interquartile ranges out (row {index[np.argmax(distance)]} farthest), where the kernel hardly sees them",
-    )
-
-
-def _widest(x):
-    """The slice along which samples vary most."""
-    axes = np.linalg.eigh(gram((x - np.median(x, axis=0)).T))[1]
-    return Slices(axes[:, -1:].T, axes[:, -1:].T)
-
-
-def _caveats(result, samples, strongest):
-    """What a reader should know, in words; `strongest` is the number of the strongest slice, if any."""
-    caveats = []
-    n = samples.x.shape[0]
-    if n < 100:
-        caveats.append(f"only {n} samples were looked at")
-    key = np.random.default_rng(0).standard_normal(samples.x.shape[1])
-    repeats = n - len(np.unique(np.einsum("id,d->i", samples.x, key)))
-    if repeats > 0.01 * n:
-        caveats.append(f"{repeats} of {n} samples are exact repeats of others")
-    if strongest is None:
-        first, width = _widest(samples.x), "median"  # a chain is slow along it, if anywhere
-    else:
-        first, width = result.slices[strongest], result.bandwidths[strongest]
-    if result.lag <= 2 and n >= 20:
-        time = autocorrelation_time(samples.x, samples.scores, first, KERNELS[result.kernel](width))
-        if time > 1.5 and time > 1.0 + 10.0 / np.sqrt(n):
-            remedy = (
-                "'wild', lag='auto'"
-                if strongest is not None
-                else f"'wild' and a `lag` of about {FACTOR * time:.2g}"
-            )
-            caveats.append(
-                f"neighbouring samples depend on each other (autocorrelation time about {time:.2g}), which makes p-values too small: test with "
-                f"null={remedy}"
-            )
-    if (
-        first.g_gaps is not None
-        and first.g_values is not None
-        and first.g_gaps[0] < 0.1 * first.g_values[0]
-    ):
-        caveats.append(
-            "the input direction g of the strongest slice is poorly determined: its eigenvalue is hardly apart from the next"
-        )
-    return tuple(caveats)

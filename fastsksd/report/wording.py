@@ -1,193 +1,238 @@
-"""The outcome of a test in plain words: what it means, where the model fails and in which way, and what to beware of."""
+"""The outcome of a test in plain words.
 
-from .explain import ALIKE, direction
+What it means, where the model fails and in which way, and the caveats. Options are written as in
+Python, or by an `OptionFormat` as the command line writes them.
+"""
 
-NO_SAMPLES = "The result holds no samples that would show where and how; give `x` and `score`."
-_SAID = {
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .._typing import ArrayLike, Score
+from .._validate import Option, OptionFormat, check_probability
+from .caveats import caveats_of
+from .directions import direction
+from .explain import Explanation, SliceExplanation, explain, is_explicable
+from .tables import member_name
+from .witness import Region
+
+if TYPE_CHECKING:
+    from ..result import GofResult
+
+_NO_SAMPLES = "This result holds no samples: give `x` and `score` to see where the model fails."
+# Shape of a slice: in short, and as a sentence after "given the other coordinates,".
+_SHAPES = {
     "narrow": (
         "too narrow",
-        "the samples are too narrow for the model: too many of them near {middle}, from where the model pushes them outwards",
+        "the samples are too narrow for the model, which pushes them away from {middle}",
     ),
     "wide": (
         "too wide",
-        "the samples are too wide for the model, which pulls them inwards, towards {middle}",
+        "the samples are too wide for the model, which pulls them towards {middle}",
     ),
     "low": (
         "too low",
-        "the samples lie too low for the model: too few of them at the upper end, whereto the model pushes them",
+        "the samples are too low for the model: too few lie near the upper end, where the model "
+        "puts more mass",
     ),
     "high": (
         "too high",
-        "the samples lie too high for the model: too few of them at the lower end, whereto the model pushes them",
+        "the samples are too high for the model: too few lie near the lower end, where the model "
+        "puts more mass",
     ),
     "peaked": (
         "too peaked",
-        "too many samples for the model are near {middle}, too few on either side",
+        "too many samples lie near {middle} and too few on either side, compared with the model",
     ),
     "hollow": (
         "too few in the middle",
-        "too few samples for the model are near {middle}, too many on either side",
+        "too few samples lie near {middle} and too many on either side, compared with the model",
     ),
     "tails": (
         "peak and tails too heavy",
-        "too many samples for the model are near {middle} and far out, too few between: a sharp peak and heavy tails",
+        "too many samples lie near {middle} and in the tails, and too few in between, compared "
+        "with the model: a sharp peak and heavy tails",
     ),
     "flat": (
         "too flat",
-        "too few samples for the model are near {middle} and far out, too many between: a flat or hollow top and light tails",
+        "too few samples lie near {middle} and in the tails, and too many in between, compared "
+        "with the model: a flat or hollow top and light tails",
     ),
 }
 
 
-def summarise(result, explanation, alpha):
-    """A paragraph, from a result and its explanation (None where there is none to be had)."""
-    sentences = [_verdict(result, alpha), _samples(result)]
+def summary(
+    result: GofResult,
+    x: ArrayLike | None = None,
+    score: Score | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    alpha: float = 0.05,
+    option: OptionFormat = str,
+    no_samples: str = _NO_SAMPLES,
+) -> str:
+    """A result in a paragraph, see `GofResult.summary`.
+
+    Parameters
+    ----------
+    result, x, score, names, alpha
+        As for `GofResult.summary`.
+    option : callable
+        How an `Option` is written; as in Python by default.
+    no_samples : str
+        What to say of a result that holds no samples to show where the model fails.
+
+    Returns
+    -------
+    str
+    """
+    check_probability("alpha", alpha)
+    explanation = None
+    if x is not None or score is not None or is_explicable(result):
+        explanation = explain(result, x, score, names=names)
+    sentences = [_verdict(result, alpha, option), _samples(result)]
     if result.members:
-        sentences.append(_who_spoke(result))
+        strongest = member_name(result.members[0])
+        sentences.append(f"The strongest of {len(result.members)} members is {strongest}.")
     if explanation is not None:
         sentences += _slices(result, explanation, alpha)
         if result.reject(alpha):
-            sentences.append(_worst(explanation))
+            sentences += _rows(explanation)
     elif result.slices is not None:
-        sentences.append(NO_SAMPLES)
-    beware = caveats(result, explanation)
-    if beware:
-        sentences.append(f"Beware: {'; '.join(beware)}.")
+        sentences.append(no_samples)
+    caveats = [caveat.said(option) for caveat in caveats_of(result, explanation)]
+    if caveats:
+        sentences.append(f"Caveats: {'; '.join(caveats)}.")
     return " ".join(sentences)
 
 
-def _verdict(result, alpha):
+def _verdict(result: GofResult, alpha: float, option: OptionFormat) -> str:
     rejected = result.reject(alpha)
     percent = 100.0 * result.pvalue
     shown = f"{percent:.0f}" if percent >= 10 else f"{percent:.2g}"
     often = f"{shown}% of tests" if percent >= 0.001 else "fewer than one in 100,000 tests"
     if result.members and result.null == "spectral" and percent >= 0.001:
         often = f"at most {often}"  # by Bonferroni's inequality
-    words = f"The model is {'rejected' if rejected else 'not rejected'} at level {alpha:g} (p-value {result.pvalue:.3g}): "
-    if rejected:
-        words += f"if it were right, evidence as strong as this would turn up in {often}."
-    else:
-        words += f"a right model gives evidence as strong as this in {often}. That does not prove it right."
-    least = result.null_distribution.size and result.pvalue <= 1.0 / (
-        1.0 + result.null_distribution.size
-    ) * (1.0 + 1e-9)
-    if least and result.null in ("wild", "bootstrap"):
-        words += f" (No replicate of {result.null_distribution.size} reached it; null='spectral' shows smaller p-values.)"
+    verdict = f"The model is {'rejected' if rejected else 'not rejected'} at level {alpha:g}"
+    words = f"{verdict} (p-value {result.pvalue:.3g}). "
+    words += f"A correct model gives evidence as strong as this in {often}."
+    if not rejected:
+        words += " This does not prove that the model is correct."
+    count = result.null_distribution.size
+    smallest = count and result.pvalue <= 1.0 / (1.0 + count) * (1.0 + 1e-9)
+    if smallest and result.null in ("wild", "bootstrap"):
+        words += (
+            f" (None of {count} replicates is as large; "
+            f"{option(Option('null', 'spectral'))} gives smaller p-values.)"
+        )
     return words
 
 
-def _samples(result):
+def _samples(result: GofResult) -> str:
     dimensions = ""
     if result.slices is not None:
-        dimensions = f" in {result.slices.d} dimension{'s' if result.slices.d > 1 else ''}"
-    # The strongest looks along fixed directions.
-    also = "also " if result.members and result.members[0].part == "all" else ""
-    if any(member.part == "half 1" for member in result.members):
-        return f"It was tested on {result.n_test} samples{dimensions}, each half {also}along directions found on the other."
-    if also and result.n_train:
-        return f"It was tested on all samples{dimensions}, {result.n_test} of them also along directions found on {result.n_train} others."
-    apart = ""
-    if result.n_train:
-        apart = (
-            f", along directions found on {result.n_train} others"
-            if result.slices is not None
-            else f", with locations found on {result.n_train} others"
+        d = result.slices.d
+        dimensions = f" in {d} dimension{'s' if d > 1 else ''}"
+    parts = {member.part for member in result.members}
+    if "half 1" in parts:
+        fixed = "fixed slices were tested on all of them, and " if "all" in parts else ""
+        return (
+            f"The test used {result.n_test} samples{dimensions}: {fixed}slices found on each half "
+            "were tested on the other half."
         )
+    if "all" in parts and result.n_train:
+        return (
+            f"Fixed slices were tested on all samples{dimensions}, and active slices found on "
+            f"{result.n_train} samples were tested on {result.n_test} others."
+        )
+    training = ""
+    if result.n_train:
+        what = "slices" if result.slices is not None else "locations"
+        training = f", with {what} found on {result.n_train} others"
     model = f", against {result.n_model} samples of the model" if result.n_model else ""
-    return f"It was tested on {result.n_test} samples{dimensions}{apart}{model}."
+    return f"The test used {result.n_test} samples{dimensions}{training}{model}."
 
 
-def _who_spoke(result):
-    first = result.members[0]
-    where = "" if first.part == "all" else f", on {first.part}"
-    return f"Of {len(result.members)} members of the family, the strongest is {first.name!r} with {first.multiple:g} times the bandwidth{where}."
-
-
-def _slices(result, explanation, alpha):
+def _slices(result: GofResult, explanation: Explanation, alpha: float) -> list[str]:
     if not explanation.slices:
         return []
     first = explanation.slices[0]
     m, d = explanation.statistics.size, len(explanation.names)
-    marked = int((explanation.pvalues_adjusted <= alpha).sum())
-    if not result.reject(alpha) or marked == 0:
-        return [
-            "No slice stands out"
-            + (": the evidence is spread over all of them." if result.reject(alpha) else ".")
-        ]
-    along = direction(first.leading_g, d)
+    significant = int((explanation.pvalues_adjusted <= alpha).sum())
+    if not result.reject(alpha):
+        return ["No slice is significant."]
+    if significant == 0:
+        return ["No single slice is significant: the evidence is spread over all of them."]
     if m == 1:
-        which = f"Its one slice looks along {along}"
+        sentences = [f"The slice {_along(first, d)}."]
     else:
-        stand = (
-            f"One of its {m} slices stands"
-            if marked == 1
-            else f"{marked} of its {m} slices stand"
-            if marked < m
-            else f"{'Both' if m == 2 else 'All'} of its {m} slices stand"
-        )
-        share = f"{first.share:.0%}" if first.share >= 0.1 else f"only {first.share:.1%}"
-        which = f"{stand} out, allowing for their number; the strongest carries {share} of the misfit and looks along {along}"
-    sentences = [f"{which}. {_said(first, d)}."]
+        which = f"{significant} of {m} slices {'is' if significant == 1 else 'are'}"
+        percent = f"{first.fraction:.0%}" if first.fraction >= 0.1 else f"{first.fraction:.1%}"
+        sentences = [
+            f"{which} significant after adjustment for their number.",
+            f"The strongest {_along(first, d)}. It makes up {percent} of the summed positive "
+            "slice statistics.",
+        ]
+    sentences.append(f"{_said(first, d)}.")
     others = [
-        one for one in explanation.slices[1:] if one.pvalue_adjusted <= alpha and one.shape in _SAID
+        f"{direction(one.leading_g, d)} ({_SHAPES[one.shape][0]})"
+        for one in explanation.slices[1:]
+        if one.pvalue_adjusted <= alpha and one.shape in _SHAPES
     ]
     if others:
-        listed = "; ".join(
-            f"{direction(one.leading_g, d)} ({_SAID[one.shape][0]})" for one in others[:3]
-        )
-        sentences.append(f"Next come {listed}.")
+        listed = "; ".join(others[:3])
+        sentences.append(f"Next {'is' if len(others) == 1 else 'are'} {listed}{_given(d)}.")
     return sentences
 
 
-def _said(one, d):
-    given = ", given the other coordinates" if d > 1 else ""
-    alike = abs(one.r @ one.g) >= ALIKE
-    it = "it" if alike else direction(one.leading_r, d)
-    if one.shape in _SAID:
-        return f"Along {it}{given}, " + _SAID[one.shape][1].format(
-            middle=f"{_middle(one.witness.regions):.2g}"
-        )
+def _along(one: SliceExplanation, d: int) -> str:
+    """Direction of a slice, or both of its directions where they differ, with a verb."""
+    r, g = direction(one.leading_r, d), direction(one.leading_g, d)
+    return f"is along {g}" if r == g else f"has score direction r = {r} and input direction g = {g}"
+
+
+def _given(d: int) -> str:
+    """A slice is about the conditional along r, not about the marginal."""
+    return ", given the other coordinates" if d > 1 else ""
+
+
+def _said(one: SliceExplanation, d: int) -> str:
+    """What a slice says, with its direction r where that is not close to g."""
+    r, g = direction(one.leading_r, d), direction(one.leading_g, d)
+    if one.shape in _SHAPES:
+        middle = f"{_middle(one.witness.regions):.2g}"
+        along = "this direction" if r == g else g if one.aligned else r
+        return f"Along {along}{_given(d)}, {_SHAPES[one.shape][1].format(middle=middle)}"
     if one.shape == "none":
-        return "The misfit is sure as a whole, but not where along this direction it is"
-    where = ", ".join(
-        f"{'up' if region.sign > 0 else 'down'} where it is "
-        + (
-            f"{region.low:.2g} to {region.high:.2g}"
-            if region.high > region.low
-            else f"{region.low:.2g}"
+        return (
+            "The slice is significant as a whole, but the band does not show where along it the "
+            "model fails"
         )
+    where = ", ".join(
+        f"{'up' if region.sign > 0 else 'down'} where {g} is {_span(region)}"
         for region in one.witness.regions
     )
-    if alike:
-        return f"Along it{given}, the model pushes the samples {where}"
-    return f"How the samples lie along {it} changes with it otherwise than in the model, which pushes them {where}"
+    if one.aligned:
+        return f"Along this slice{_given(d)}, the model pushes the samples {where}"
+    return f"The dependence of {r} on {g} differs from the model, which pushes {r} {where}"
 
 
-def _middle(regions):
-    """Where the witness changes sign, the second time when it does so thrice."""
+def _span(region: Region) -> str:
+    if region.high > region.low:
+        return f"{region.low:.2g} to {region.high:.2g}"
+    return f"{region.low:.2g}"
+
+
+def _middle(regions: Sequence[Region]) -> float:
+    """Where the witness changes sign; of three changes, the second."""
     k = (len(regions) - 1) // 2
     return 0.5 * (regions[k].high + regions[min(k + 1, len(regions) - 1)].low)
 
 
-def _worst(explanation):
-    worst = [str(index) for index in explanation.indices[:3].tolist()]
-    return (
-        f"The samples that misfit most are rows {', '.join(worst[:-1])} and {worst[-1]}."
-        if len(worst) > 1
-        else ""
-    )
-
-
-def caveats(result, explanation):
-    """What to beware of, in words; without an explanation the samples' number and dependence can't be looked at either."""
-    known = explanation is not None
-    caveats = []
-    if result.null == "bootstrap" and result.n_test < 100:
-        caveats.append(
-            "the multinomial bootstrap rejects too often with fewer than about 100 samples; null='wild' does not"
-        )
-    if result.null == "spectral" and result.method == "sksd" and (result.n_test < 500 or not known):
-        caveats.append("the limit law is for many independent samples")
-    if result.lag > 2:
-        caveats.append(f"the samples count as a chain, with signs of lag {result.lag:.3g}")
-    return caveats + (list(explanation.caveats) if known else [])
+def _rows(explanation: Explanation) -> list[str]:
+    rows = [str(index) for index in explanation.indices[:3].tolist()]
+    if len(rows) < 2:
+        return []
+    listed = f"{', '.join(rows[:-1])} and {rows[-1]}"
+    return [f"The samples with the largest contributions are rows {listed}."]

@@ -1,0 +1,166 @@
+"""Samples and scores in text files: .csv, .tsv and .txt, with or without a line of names."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from .._typing import Array
+from .sources import FileError, Source, choose_columns, plural
+
+_MISSING = {"", "na", "n/a", "nan", "null", "none", "."}
+_HEAD = 20  # lines that the layout of a file is told from
+
+
+def open_text(path: str, key: str | None, columns: str | Sequence[int] | None) -> Source:
+    """The `Source` of a text file; see `fastsksd.cli.files.open_file`."""
+    try:
+        head = list(itertools.islice(_lines(path), _HEAD))
+    except UnicodeDecodeError as error:
+        raise FileError(
+            f"{path}: is not text in UTF-8 ({error.reason} at byte {error.start})"
+        ) from None
+    if not head:
+        raise FileError(f"{path}: there are no rows in it")
+    delimiter = _delimiter([line for _, line in head])
+    table = [_fields(line, delimiter) for _, line in head]
+    names, skip, notes = _header(path, table)
+    width = len(table[0])
+    counted = skip and len(table) > 1 and table[0][0] == "" and _counts(row[0] for row in table[1:])
+    if counted and columns is None and width > 1:
+        columns = range(1, width)
+        notes += (f"{path}: the first column has no name and numbers the rows; it is left out",)
+    chosen = choose_columns(path, names, width, columns)
+    whole = chosen == tuple(range(width))
+    size = os.path.getsize(path)
+
+    def blocks(rows: int) -> Iterator[tuple[Array, float]]:
+        done, lines = 0, itertools.islice(_lines(path), skip, None)
+        try:
+            while batch := list(itertools.islice(lines, rows)):
+                done += sum(len(line) for _, line in batch)
+                yield parse(batch), min(1.0, done / size)
+        except UnicodeDecodeError as error:
+            raise FileError(f"{path}: is not text in UTF-8 ({error.reason})") from None
+
+    def parse(batch: list[tuple[int, str]]) -> Array:
+        lines = [line for _, line in batch]
+        # For some of the columns only, NumPy would overlook a line that is too long.
+        if whole or all(regular(line) for line in lines):
+            try:
+                values = np.loadtxt(
+                    lines,
+                    delimiter=delimiter,
+                    usecols=None if whole else chosen,
+                    comments=None,
+                    quotechar='"',
+                    ndmin=2,
+                )
+                if values.shape[1] == len(chosen):
+                    return values
+            except ValueError:
+                pass  # a missing value, or something wrong that is found field by field
+        return np.array([numbers(*numbered) for numbered in batch])
+
+    def regular(line: str) -> bool:
+        return width == (len(line.split()) if delimiter is None else line.count(delimiter) + 1)
+
+    def numbers(number: int, line: str) -> list[float]:
+        fields = _fields(line, delimiter)
+        if len(fields) != width:
+            raise FileError(
+                f"{path}: line {number} has {plural(len(fields), 'column')}, but the first line "
+                f"has {width}"
+            )
+        return [value(number, k, fields[k]) for k in chosen]
+
+    def value(number: int, k: int, text: str) -> float:
+        if text.lower() in _MISSING:
+            return np.nan
+        number_or_none = _number(text)
+        if number_or_none is None:
+            comma = _number(text.replace(",", ".")) is not None
+            hint = "decimals need a point" if comma else "--columns chooses other columns"
+            what = f"column {names[k]!r}" if names else f"column {k}"
+            raise FileError(f"{path}: line {number}, {what}: {text!r} is not a number; {hint}")
+        return number_or_none
+
+    chosen_names = tuple(names[k] for k in chosen) if names else None
+    return Source(path, chosen_names, chosen, width, size, blocks, notes)
+
+
+def _lines(path: str) -> Iterator[tuple[int, str]]:
+    """Numbered lines of a text file, without empty lines and comments."""
+    with open(path, encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            text = line.strip(" \r\n")
+            if text and not text.startswith("#"):
+                yield number, line
+
+
+def _delimiter(lines: list[str]) -> str | None:
+    """What separates the columns of these lines; None for white space."""
+    present = [mark for mark in "\t;," if mark in lines[0] or mark in lines[-1]]
+    for mark in present:
+        if len({len(_fields(line, mark)) for line in lines}) == 1:
+            return mark
+    return max(present, key=lines[0].count, default=None)
+
+
+def _fields(line: str, delimiter: str | None) -> list[str]:
+    if delimiter is None:
+        return [field.strip('"') for field in line.split()]
+    reader = csv.reader([line.strip(" \r\n")], delimiter=delimiter, skipinitialspace=True)
+    return [field.strip() for field in next(reader)]
+
+
+def _header(path: str, table: list[list[str]]) -> tuple[list[str] | None, int, tuple[str, ...]]:
+    """Names of the columns or None, lines to skip, and notes, from the first rows of a file."""
+    first = table[0]
+    if any(_number(field) is None and field.lower() not in _MISSING for field in first):
+        names = [field or f"x[{k}]" for k, field in enumerate(first)]
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise FileError(f"{path}: two columns are named {twice[0]!r}; rename one")
+        return names, 1, ()
+    labels = first[1:] if first[0] == "" else first
+    rows = [row[-len(labels) :] for row in table[1:]]
+    if not rows or not labels or not all(map(_is_whole, labels)) or len(set(labels)) < len(labels):
+        return None, 0, ()
+    # The first line alone holds whole numbers.
+    apart = not any(_is_whole(field) for row in rows for field in row)
+    numbered = len(labels) > 1 and _counts(labels)
+    usual = numbered and labels[0] == "0" and not all(map(_is_whole, rows[0]))
+    indexed = first[0] == "" and _counts(row[0] for row in table[1:])
+    shown = f"{path}: the first line, {', '.join(labels[:3])}, ...,"
+    if usual or indexed or (numbered and apart):
+        return None, 1, (f"{shown} numbers the columns and is not a sample",)
+    if apart or (numbered and not any(all(map(_is_whole, row)) for row in rows)):
+        note = f"{shown} is taken as a sample; if it names the columns, put # before it"
+        return None, 0, (note,)
+    return None, 0, ()
+
+
+def _is_whole(field: str) -> bool:
+    return re.fullmatch(r"[+-]?\d+", field) is not None
+
+
+def _counts(fields: Iterable[str]) -> bool:
+    """Whether these are whole numbers, each one more than the one before."""
+    fields = list(fields)
+    return all(field.isdigit() for field in fields) and all(
+        int(b) == int(a) + 1 for a, b in itertools.pairwise(fields)
+    )
+
+
+def _number(text: str) -> float | None:
+    try:
+        return None if "_" in text else float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,145 @@
+"""What a reader should know before relying on a result: caveats, with the options that help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._typing import Array
+from .._validate import Option, OptionFormat
+from ..compute.linalg import gram
+from ..kernels import KERNELS
+from ..procedure.lags import FACTOR, autocorrelation_time
+from ..procedure.split import Samples
+from ..slices import Slices
+
+if TYPE_CHECKING:
+    from ..result import GofResult
+    from .explain import Explanation
+
+_FAR = 30.0  # interquartile ranges from the median
+_FEW = 100  # samples below which the multinomial bootstrap rejects too often
+_MANY = 500  # samples from which on the limit distribution is trusted
+
+
+@dataclass(frozen=True)
+class Caveat:
+    """A caveat.
+
+    Attributes
+    ----------
+    text : str
+        What is the matter.
+    remedy : tuple of Option
+        Options of `gof_test` that help; empty where none does.
+    """
+
+    text: str
+    remedy: tuple[Option, ...] = ()
+
+    def said(self, option: OptionFormat = str) -> str:
+        """The caveat with its remedy; `option` says how options are written."""
+        if not self.remedy:
+            return self.text
+        return f"{self.text}; test with {' and '.join(map(option, self.remedy))}"
+
+    def __str__(self) -> str:
+        return self.said()
+
+
+def caveats_of(result: GofResult, explanation: Explanation | None) -> tuple[Caveat, ...]:
+    """Caveats of a result.
+
+    Without an explanation (None) nothing is known about the samples, their number apart.
+    """
+    known = explanation is not None
+    caveats = []
+    if result.null == "bootstrap" and result.n_test < _FEW:
+        caveats.append(
+            Caveat(
+                f"the multinomial bootstrap rejects too often with fewer than about {_FEW} samples",
+                (Option("null", "wild"),),
+            )
+        )
+    sliced = result.slices is not None
+    if result.null == "spectral" and sliced and (result.n_test < _MANY or not known):
+        caveats.append(Caveat("the limit distribution holds for many independent samples"))
+    if result.lag > 2:
+        caveats.append(
+            Caveat(
+                "the samples are treated as a Markov chain: the signs of the wild bootstrap have "
+                f"lag {result.lag:.3g}"
+            )
+        )
+    return (*caveats, *(explanation.caveats if known else ()))
+
+
+def caveats_of_samples(
+    result: GofResult, samples: Samples, strongest: int | None
+) -> tuple[Caveat, ...]:
+    """Caveats of the samples looked at; `strongest` is the index of the strongest slice, if any."""
+    caveats = []
+    n = samples.x.shape[0]
+    if n < 100:
+        caveats.append(Caveat(f"only {n} samples were looked at"))
+    key = np.random.default_rng(0).standard_normal(samples.x.shape[1])
+    repeats = n - len(np.unique(np.einsum("id,d->i", samples.x, key)))
+    if repeats > 0.01 * n:
+        caveats.append(Caveat(f"{repeats} of {n} samples are exact repeats of others"))
+    if strongest is None:
+        first, width = _widest(samples.x), "median"  # a chain is slow along it, if anywhere
+    else:
+        first, width = result.slices[strongest], result.bandwidths[strongest]
+    if result.lag <= 2 and n >= 20:
+        time = autocorrelation_time(samples.x, samples.scores, first, KERNELS[result.kernel](width))
+        if time > 1.5 and time > 1.0 + 10.0 / np.sqrt(n):
+            lag = "auto" if strongest is not None else _two_digits(FACTOR * time)
+            caveats.append(
+                Caveat(
+                    "neighbouring samples depend on each other (autocorrelation time about "
+                    f"{time:.2g}), which makes p-values too small",
+                    (Option("null", "wild"), Option("lag", lag)),
+                )
+            )
+    if (
+        first.g_gaps is not None
+        and first.g_values is not None
+        and first.g_gaps[0] < 0.1 * first.g_values[0]
+    ):
+        caveats.append(
+            Caveat(
+                "the input direction g of the strongest slice is poorly determined: its "
+                "eigenvalue is close to the next one"
+            )
+        )
+    return tuple(caveats)
+
+
+def caveats_of_outliers(rows: Array, y: Array) -> tuple[Caveat, ...]:
+    """A caveat about samples so far out along slices, (m, n), that the kernel hardly sees them."""
+    first, middle, third = np.quantile(y, [0.25, 0.5, 0.75], axis=1, keepdims=True)
+    distance = np.max(np.abs(y - middle) / np.where(third > first, third - first, np.inf), axis=0)
+    count = np.count_nonzero(distance > _FAR)
+    if count == 0:
+        return ()
+    which = f"{count} samples lie" if count > 1 else "one sample lies"
+    farthest = rows[np.argmax(distance)]
+    return (
+        Caveat(
+            f"{which} more than {_FAR:g} interquartile ranges from the median (row {farthest} "
+            "is the farthest), where the kernel hardly sees them"
+        ),
+    )
+
+
+def _two_digits(value: float) -> float | int:
+    rounded = float(f"{value:.2g}")
+    return int(rounded) if rounded.is_integer() else rounded
+
+
+def _widest(x: Array) -> Slices:
+    """The slice along which samples vary most."""
+    axes = np.linalg.eigh(gram((x - np.median(x, axis=0)).T))[1]
+    return Slices(axes[:, -1:].T, axes[:, -1:].T)

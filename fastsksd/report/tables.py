@@ -1,0 +1,149 @@
+"""Results and explanations as small tables, in text and in HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..procedure.combine import Member
+from .directions import check_coordinates, direction, leading
+from .explain import Explanation, baseline_of
+
+if TYPE_CHECKING:
+    from ..result import GofResult
+
+
+def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, str]:
+    """What a result says, by title; `names` of the coordinates, unless those of the samples."""
+    verdict = "the model is rejected" if result.reject() else "the model is not rejected"
+    found = {"verdict": f"{verdict} at level 0.05", "p-value": f"{result.pvalue:.4g}"}
+    if result.members:
+        strongest = member_name(result.members[0])
+        found |= {
+            "strongest member": f"{strongest}, of {len(result.members)} members",
+            "statistic": f"{result.statistic:.6g} (discrepancy of the strongest member)",
+            "evidence": f"{result.evidence:.4g} (-log10 of the smallest weighted member p-value)",
+        }
+    else:
+        found["statistic"] = f"{result.statistic:.6g}"
+    found |= {"null distribution": _null(result), "samples": _samples(result)}
+    if result.slices is None:
+        z = result.locations
+        points = "" if z is None else f", features at {len(z)} locations"
+        width = f"bandwidth {result.bandwidths[0]:.4g}"
+        return found | {"method": f"{result.method}, kernel {result.kernel}, {width}{points}"}
+    d = result.slices.d
+    q = int(np.argmax(result.slice_statistics))
+    names = check_coordinates(result.names if names is None else names, d)
+    how = f"kernel {result.kernel}, engine {result.engine}"
+    return found | {
+        "slices": f"{len(result.slices)} in {d} dimensions, {how}",
+        "strongest slice": f"{q}: statistic {result.slice_statistics[q]:.4g}",
+        "  score along r": direction(leading(result.slices.r[q], names), d),
+        "  input along g": direction(leading(result.slices.g[q], names), d),
+    }
+
+
+def member_name(member: Member) -> str:
+    """Name, bandwidth multiple and samples of a `Member`."""
+    where = "all samples" if member.part == "all" else member.part
+    return f"{member.name!r} (bandwidth x {member.multiple:g}, {where})"
+
+
+def result_text(result: GofResult) -> str:
+    """The `repr` of a result."""
+    found = facts(result)
+    width = max(map(len, found))
+    return "GofResult\n" + "\n".join(f"  {name:<{width}}  {value}" for name, value in found.items())
+
+
+def result_html(result: GofResult) -> str:
+    """A result in a notebook: its facts, and a picture where matplotlib is there."""
+    from ..plot import inline_figure
+
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{name}</th><td>{escape(value)}</td></tr>"
+        for name, value in facts(result).items()
+    )
+    return f"<table><caption>GofResult</caption>{rows}</table>{inline_figure(result)}"
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """The `repr` of an explanation."""
+    rows = _table(explanation)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return "\n  ".join(["Explanation", *lines, *_notes(explanation)])
+
+
+def explanation_html(explanation: Explanation) -> str:
+    """An explanation in a notebook."""
+    rows = _table(explanation)
+    tags = ["th", *["td"] * len(rows)]
+    body = "".join(_row(tag, row) for tag, row in zip(tags, rows, strict=False))
+    notes = "".join(f"<li>{escape(note)}</li>" for note in _notes(explanation))
+    return f"<table><caption>Explanation</caption>{body}</table><ul>{notes}</ul>"
+
+
+def _row(tag: str, cells: Iterable[str]) -> str:
+    return (
+        "<tr>"
+        + "".join(f"<{tag} style='text-align:left'>{escape(cell)}</{tag}>" for cell in cells)
+        + "</tr>"
+    )
+
+
+def _null(result: GofResult) -> str:
+    if result.null == "spectral" and baseline_of(result).exact_tail:
+        bound = "; members combined by Bonferroni's inequality" if result.members else ""
+        return f"spectral, the limit distribution itself{bound}"
+    quantile = np.quantile(result.null_distribution, 0.95)
+    lag = f" with lag {result.lag:.3g}" if result.lag > 1 else ""
+    of = " of the evidence" if result.members else ""
+    count = result.null_distribution.size
+    return f"{result.null}{lag}, {count} replicates{of}, 95% quantile {quantile:.4g}"
+
+
+def _samples(result: GofResult) -> str:
+    if any(member.part == "half 1" for member in result.members):
+        return f"{result.n_test}, each half tested along slices found on the other"
+    if result.slices is not None:
+        return f"{result.n_test} tested, {result.n_train} used to find slices"
+    training = f", {result.n_train} used to find locations" if result.n_train else ""
+    model = f" against {result.n_model} of the model" if result.n_model else ""
+    return f"{result.n_test} tested{training}{model}"
+
+
+def _table(explanation: Explanation) -> list[tuple[str, ...]]:
+    """A header and a row for each slice; directions r only where one differs from its g."""
+    if not explanation.slices:
+        return []
+    d = len(explanation.names)
+    rows = [("slice", "fraction", "p-value", "adjusted", "along r", "along g", "shape")]
+    for one in explanation.slices:
+        numbers = f"{one.fraction:.0%}", f"{one.pvalue:.3g}", f"{one.pvalue_adjusted:.3g}"
+        r, g = direction(one.leading_r, d), direction(one.leading_g, d)
+        rows.append((str(one.index), *numbers, r, g, one.shape))
+    if all(row[4] == row[5] for row in rows[1:]):
+        return [row[:4] + row[5:] for row in rows]
+    return rows
+
+
+def _notes(explanation: Explanation) -> list[str]:
+    notes = []
+    left = explanation.statistics.size - len(explanation.slices)
+    if explanation.slices and left:
+        notes.append(f"{left} more slices have smaller statistics")
+    if explanation.slices:
+        if len(explanation.names) > 1:
+            notes.append("shapes are those of the samples given the other coordinates")
+        notes.append(f"adjusted p-values allow for {explanation.allows_for}")
+    largest = ", ".join(map(str, explanation.indices[:5].tolist()))
+    notes.append(f"rows with the largest contributions (of {explanation.indices.size}): {largest}")
+    return [*notes, *map(str, explanation.caveats)]
