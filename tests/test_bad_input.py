@@ -69,13 +69,13 @@ GOF = {
     "three samples": (
         dict(x=X[:3]),
         ValueError,
-        "`train`='cross' splits 3 samples.*at least 2.*`slices`",
+        "`train` splits 3 samples.*at least 2.*fixed slices",
     ),
     "one test sample": (dict(x=X[:1], slices=SLICES), ValueError, "`x` leaves 1 test samples"),
     "two training samples": (
         dict(train=2),
         ValueError,
-        "`train`=2 leaves 2 training samples; debias=True needs at least 3",
+        "`train` leaves 2 training samples; debias=True needs at least 3",
     ),
     "score of another shape": (
         dict(score=-X[:, :2]),
@@ -175,7 +175,7 @@ GOF = {
     "train everything": (
         dict(train=60),
         ValueError,
-        "`train`=60 splits 60 samples into 60 for training and 0",
+        "`train` splits 60 samples into 60 for training and 0",
     ),
     "train negative": (dict(train=-5), ValueError, "`train`"),
     "train of another width": (dict(train=X[:, :2]), ValueError, "`train` must have 3 columns"),

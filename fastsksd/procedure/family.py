@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._typing import SlicesLike
+from .._validate import ArgumentError, ArgumentTypeError
 from ..slices import Slices, as_slices
 
 TOP = (1, 3, 10)
@@ -58,9 +59,9 @@ def fixed_pools(d: int, extra: Mapping[str, SlicesLike] | None = None) -> tuple[
     reserved = {"coordinates", *(f"{size} active r, {g}" for size in sizes for g in _G)}
     for pool in added:
         if pool.sets[0].name in reserved:
-            raise ValueError(
-                f"`extra_slices` has a set named {pool.sets[0].name!r}, which is a name of the "
-                "standard family."
+            raise ArgumentError(
+                "extra_slices",
+                f"has a set named {pool.sets[0].name!r}, which is a name of the standard family",
             )
     return (named_pool("coordinates", Slices(np.eye(d), np.eye(d))), *added)
 
@@ -83,18 +84,19 @@ def check_pools(
     """Named sets of slices as pools, from a mapping or a sequence of pairs."""
     pairs = list(sets.items() if isinstance(sets, Mapping) else sets)
     if not pairs:
-        raise ValueError(f"`{argument}` holds no set of slices; leave it out or give at least one.")
+        raise ArgumentError(argument, "holds no set of slices; leave it out or give at least one")
     checked: dict[str, Slices] = {}
     for pair in pairs:
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
-            raise TypeError(
-                f"`{argument}` must map names to slices, or be a sequence of pairs (name, slices)."
+            raise ArgumentTypeError(
+                argument, "must map names to slices, or be a sequence of pairs (name, slices)"
             )
         name, slices = pair
         if name in checked:
-            raise ValueError(f"`{argument}` has two sets named {name!r}.")
+            raise ArgumentError(argument, f"has two sets named {name!r}")
         try:
             checked[name] = as_slices(slices, d)
         except (TypeError, ValueError) as error:
-            raise type(error)(f"`{argument}`, set {name!r}: {error}") from None
+            kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentError
+            raise kind(argument, f"has a set {name!r} that can't be used: {error}") from None
     return tuple(named_pool(name, slices) for name, slices in checked.items())

@@ -11,14 +11,22 @@ a baseline     a test without slices, see `fastsksd.baselines`
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from .._typing import Array, EngineName, Rng
-from .._validate import check_choice, check_integer, check_number, check_positive_vector, check_rng
+from .._validate import (
+    ArgumentError,
+    Option,
+    check_choice,
+    check_integer,
+    check_number,
+    check_positive_vector,
+    check_rng,
+)
 from ..engines import TOLERANCE, choose_engine
 from ..kernels import Kernel, as_kernel
 from ..refine import OPTIONS as REFINE_OPTIONS
@@ -31,6 +39,8 @@ MOST_TRAINING = 5000  # samples that slices are found on by default: the cost is
 
 _COMMON = {"kernel", "null", "lag", "n_resamples", "engine", "tol", "method", "rng"}
 _SEARCH = {"estimator", "score_q", "debias", "train"}
+# Why an option is refused where slices are given.
+NOTHING_TO_CHOOSE = ("has nothing to choose, as ", Option("slices"), " are given")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +71,11 @@ class Options:
         fields = dataclasses.fields(self)
         return [one.name for one in fields if _differs(getattr(self, one.name), one.default)]
 
-    def refuse_unused(self, used: set[str], reason: str) -> None:
-        """Raise an error that names the first option given that is not `used`.
-
-        `reason` says why; it is formatted with the option's name.
-        """
-        unused = [name for name in self.given() if name not in used]
+    def refuse_unused(self, used: Iterable[str], *reason: str | Option) -> None:
+        """Raise an error that names the first option given that is not `used`, with a reason."""
+        unused = [name for name in self.given() if name not in set(used)]
         if unused:
-            raise ValueError(reason.format(name=unused[0]))
+            raise ArgumentError(unused[0], *reason, "; leave it out")
 
 
 class TestWithoutSlices(Protocol):
@@ -183,9 +190,10 @@ def make_plan(options: Options, baseline: TestWithoutSlices | None, n: int, d: i
         engine=choose_engine(options.engine, options.tol),
         rng=check_rng(options.rng),
     )
-    if options.engine in ("direct", "cuda32"):
-        reason = f"`{{name}}` is for Fourier series; with engine={options.engine!r} leave it out."
-        options.refuse_unused({one.name for one in dataclasses.fields(options)} - {"tol"}, reason)
+    if options.engine in ("direct", "cuda32") and "tol" in options.given():
+        raise ArgumentError(
+            "tol", "is for Fourier series, and ", Option("engine", options.engine), " has none"
+        )
     if baseline is not None:
         plan = _plan_of_baseline(options, baseline, common, n)
     elif options.slices is not None:
@@ -196,13 +204,15 @@ def make_plan(options: Options, baseline: TestWithoutSlices | None, n: int, d: i
         plan = _plan_of_one_set(options, common, n, d)
     if plan.is_family and baseline is None:
         if np.ndim(plan.kernel.bandwidth):
-            raise ValueError(
-                "`kernel` must have one bandwidth, or the median, for a family of slice sets."
+            raise ArgumentError(
+                "kernel", "must have one bandwidth, or the median, for a family of slice sets"
             )
         if null == "spectral" and "n_resamples" in options.given():
-            raise ValueError(
-                "`n_resamples` has no use for a family with null='spectral', which draws no "
-                "replicates; leave it out."
+            raise ArgumentError(
+                "n_resamples",
+                "has no use for a family with ",
+                Option("null", "spectral"),
+                ", which draws no replicates; leave it out",
             )
     return plan
 
@@ -220,15 +230,16 @@ def default_train(n: int) -> float | int:
 def check_test_size(n: int) -> None:
     """A statistic needs pairs of samples."""
     if n < 2:
-        raise ValueError(f"`x` leaves {n} test samples; at least 2 are needed.")
+        raise ArgumentError("x", f"leaves {n} test samples; at least 2 are needed")
 
 
 def check_lag_fits(lag: float, n: int) -> None:
     """Signs with a long memory hardly ever flip."""
     if lag > 0.5 * n:
-        raise ValueError(
-            f"`lag` must be at most half the number of test samples, {n}: else signs hardly ever "
-            f"flip; got {lag:g}."
+        raise ArgumentError(
+            "lag",
+            f"must be at most half the number of test samples, {n}, or signs hardly ever flip; got "
+            f"{lag:g}",
         )
 
 
@@ -237,20 +248,21 @@ def _plan_of_baseline(options: Options, baseline: TestWithoutSlices, common: Pla
     used |= {"kernel"} if baseline.has_kernel else set()
     used |= {"train"} if baseline.trained else set()
     used |= {"lag"} if "wild" in baseline.nulls else set()
-    options.refuse_unused(
-        used, f"`{{name}}` does not apply to method={baseline.name!r}; leave it out."
-    )
+    method = Option("method", baseline.name)
+    options.refuse_unused(used, "does not apply to ", method)
     if common.lag is None:
-        raise ValueError(
-            f"`lag`='auto' looks along slices, and method={baseline.name!r} has none; give a number."
+        raise ArgumentError(
+            "lag", "must be a number: 'auto' looks along slices, and ", method, " has none"
         )
     train = None
     if baseline.trained:
         train = default_train(n) if options.train is None else options.train
         if is_cross(train):
-            raise ValueError(
-                f"`train`='cross' is for families of slices; method={baseline.name!r} takes a "
-                "fraction, a number or samples."
+            raise ArgumentError(
+                "train",
+                "must be a fraction, a number or samples for ",
+                method,
+                "; 'cross' is for families of slices",
             )
     return dataclasses.replace(common, baseline=baseline, train=train, is_family=baseline.is_family)
 
@@ -258,8 +270,7 @@ def _plan_of_baseline(options: Options, baseline: TestWithoutSlices, common: Pla
 def _plan_of_given_slices(options: Options, common: Plan, d: int) -> Plan:
     is_family = isinstance(options.slices, Mapping)
     options.refuse_unused(
-        _COMMON | {"slices"} | ({"multiples"} if is_family else set()),
-        "`slices` are given, so `{name}` has nothing to choose; leave it out.",
+        _COMMON | {"slices"} | ({"multiples"} if is_family else set()), *NOTHING_TO_CHOOSE
     )
     if is_family:
         pools = check_pools("slices", options.slices, d)
@@ -271,13 +282,19 @@ def _plan_of_given_slices(options: Options, common: Plan, d: int) -> Plan:
 def _plan_of_family(options: Options, common: Plan, d: int) -> Plan:
     if "refine" in options.given():
         _check_refine(options.refine)
-        raise ValueError(
-            "`refine` improves slices found on training samples: give `n_slices` or `basis` with it."
+        raise ArgumentError(
+            "refine",
+            "improves slices found on training samples: give ",
+            Option("n_slices"),
+            " or ",
+            Option("basis"),
+            " with it",
         )
     used = _COMMON | {"extra_slices", "multiples"}
     if d == 1:
-        reason = "`x` has one dimension, so `{name}` has no direction to choose; leave it out."
-        options.refuse_unused(used, reason)
+        options.refuse_unused(
+            used, "has no direction to choose, as ", Option("x"), " has one dimension"
+        )
     family = dataclasses.replace(
         common,
         fixed=fixed_pools(d, options.extra_slices),
@@ -286,7 +303,7 @@ def _plan_of_family(options: Options, common: Plan, d: int) -> Plan:
     )
     if d == 1:
         return family
-    options.refuse_unused(used | _SEARCH, "`{name}` does not apply to the family; leave it out.")
+    options.refuse_unused(used | _SEARCH, "does not apply to the family")
     return dataclasses.replace(
         family,
         search=_make_search(options, d),
@@ -300,7 +317,12 @@ def _plan_of_one_set(options: Options, common: Plan, n: int, d: int) -> Plan:
     used = _COMMON | _SEARCH | {"n_slices", "basis", "refine"}
     used |= {"multiples"} if is_cross(train) else set()
     options.refuse_unused(
-        used, "`{name}` is for a family of slice sets; with `n_slices` or `basis` there is none."
+        used,
+        "is for a family of slice sets; with ",
+        Option("n_slices"),
+        " or ",
+        Option("basis"),
+        " there is none",
     )
     return dataclasses.replace(
         common,
@@ -330,9 +352,12 @@ def _check_lag(lag: float | str, null: str) -> float | None:
     """The lag, None for "auto"."""
     value = None if isinstance(lag, str) and lag == "auto" else check_number("lag", lag, 1.0)
     if null != "wild" and value != 1.0:
-        raise ValueError(
-            "`lag` is for null='wild', whose signs can follow autocorrelated samples; got "
-            f"null={null!r}."
+        raise ArgumentError(
+            "lag",
+            "is for ",
+            Option("null", "wild"),
+            ", whose signs can follow autocorrelated samples; got ",
+            Option("null", null),
         )
     return value
 
@@ -349,7 +374,7 @@ def _check_refine(refine: object) -> dict[str, Any]:
         unknown = [name for name in refine if name not in REFINE_OPTIONS]
         if unknown:
             listing = ", ".join(sorted(REFINE_OPTIONS))
-            raise ValueError(f"`refine` may hold {listing}; got {unknown[0]!r}.")
+            raise ArgumentError("refine", f"may hold {listing}; got {unknown[0]!r}")
         return dict(refine)
     epochs = check_integer("refine", refine, 0)
     return {"epochs": epochs} if epochs else {}

@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from .._typing import Array
+from .._validate import ArgumentError, Option
 from ..kernels import Kernel
 from ..refine import refine_slices
 from ..score_difference import needs_function, score_difference
@@ -35,9 +36,12 @@ def _searched(plan: Plan, part: Part, split: Split) -> Part:
     if training is None or how is None:
         return part
     if training.x.shape[0] < 3 and how.estimator == "ke" and how.debias:
-        raise ValueError(
-            f"`train`={plan.train!r} leaves {training.x.shape[0]} training samples; debias=True "
-            "needs at least 3. Give more samples, or fixed `slices`."
+        raise ArgumentError(
+            "train",
+            f"leaves {training.x.shape[0]} training samples; ",
+            Option("debias", True),
+            " needs at least 3",
+            remedy="Give more samples, or fixed slices.",
         )
     found = _find(how, training, split)
     if how.standard:

@@ -15,7 +15,15 @@ from typing import NamedTuple
 import numpy as np
 
 from .._typing import Array, Score
-from .._validate import check_number, check_samples, evaluate_score, score_is_array
+from .._validate import (
+    ArgumentError,
+    ArgumentTypeError,
+    Option,
+    check_number,
+    check_samples,
+    evaluate_score,
+    score_is_array,
+)
 from .family import Pool
 from .plan import Plan, is_cross
 
@@ -110,10 +118,11 @@ def make_split(plan: Plan, x: Array, score: Score) -> Split:
         return Split(samples, (*fixed, part), score)
     n_train = n // 2 if is_cross(train) else _count_of(train, n)
     if n_train < 2 or n - n_train < 2:
-        raise ValueError(
-            f"`train`={train!r} splits {n} samples into {n_train} for training and {n - n_train} "
-            "for the test; both need at least 2. Give more samples, another `train`, or fixed "
-            "`slices`."
+        raise ArgumentError(
+            "train",
+            f"splits {n} samples into {n_train} for training and {n - n_train} for the test; both "
+            f"need at least 2; got {train!r}",
+            remedy="Give more samples, another fraction, or fixed slices.",
         )
     order = np.arange(n) if plan.in_order else plan.rng.permutation(n)
     order = np.concatenate([np.sort(order[:n_train]), np.sort(order[n_train:])])
@@ -133,9 +142,13 @@ def _separate(x: Array, score: Score, train: Array) -> tuple[Samples, Samples]:
     """The samples, and separate training samples."""
     training = check_samples(train, "train", min_rows=2, d=x.shape[1])
     if score_is_array(score):
-        raise ValueError(
-            "`score` must be a callable or a model when `train` holds separate samples: an array "
-            "covers `x` only."
+        raise ArgumentError(
+            "score",
+            "must be a callable or a model when ",
+            Option("train"),
+            " holds separate samples: an array covers ",
+            Option("x"),
+            " only",
         )
     found_on = Samples(training, evaluate_score(score, training), np.arange(training.shape[0]))
     return Samples(x, evaluate_score(score, x), np.arange(x.shape[0])), found_on
@@ -154,15 +167,16 @@ def _capped(training: Samples, plan: Plan) -> Samples:
 def _count_of(train: object, n: int) -> int:
     """Number of training samples from a fraction or a count."""
     if isinstance(train, (bool, np.bool_, str)):
-        raise TypeError(
-            "`train` must be a fraction, a count, an array of samples or 'cross'; got "
-            f"{type(train).__name__} {train!r}."
+        raise ArgumentTypeError(
+            "train",
+            "must be a fraction, a count, an array of samples or 'cross'; got "
+            f"{type(train).__name__} {train!r}",
         )
     if isinstance(train, (int, np.integer)):
         return int(train)
     fraction = check_number("train", train, 0.0, strict=True)
     if fraction >= 1:
-        raise ValueError(
-            f"`train` must be a fraction between 0 and 1, or an integer count; got {train}."
+        raise ArgumentError(
+            "train", f"must be a fraction between 0 and 1, or an integer count; got {train}"
         )
     return round(fraction * n)

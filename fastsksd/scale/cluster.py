@@ -250,8 +250,5 @@ def gof_test_of_dask(x: Any, score: Any, options: Options) -> GofResult:
             raise ValueError(
                 f"`{name}` must be {listing} for samples that are not in memory; got {value!r}."
             )
-    options.refuse_unused(
-        {*STREAMED, *allowed},
-        "`{name}` does not apply to samples that are not in memory; leave it out.",
-    )
+    options.refuse_unused({*STREAMED, *allowed}, "does not apply to samples that are not in memory")
     return gof_stream(x, score, **{name: getattr(options, name) for name in STREAMED})

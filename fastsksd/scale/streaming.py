@@ -24,7 +24,7 @@ from .._validate import (
     score_is_array,
 )
 from ..engines.fourier import TOLERANCE
-from ..procedure.plan import Options
+from ..procedure.plan import NOTHING_TO_CHOOSE, Options
 from ..result import GofResult
 from ..score_difference import ESTIMATORS, needs_function
 from ..slices import active_slices, check_basis
@@ -156,9 +156,7 @@ def gof_stream(
             debias=debias,
             train=train,
         )
-        options.refuse_unused(
-            set(), "`slices` are given, so `{name}` has nothing to choose; leave it out."
-        )
+        options.refuse_unused((), *NOTHING_TO_CHOOSE)
     check_choice("estimator", estimator, ESTIMATORS)
     source = _source_of(chunks, score)
     n_train = 0

@@ -88,7 +88,7 @@ def test_bad_lags():
     x = chain(100, 0.5, 0)
     with pytest.raises(ValueError, match="`lag` is for null='wild'"):
         fs.gof_test(x, np.negative, null="bootstrap", lag="auto")
-    with pytest.raises(ValueError, match="`lag`='auto' looks along slices"):
+    with pytest.raises(ValueError, match="`lag` must be a number: 'auto' looks along slices"):
         fs.gof_test(x, np.negative, method="ksd", lag="auto")
     with pytest.raises(TypeError, match="`lag` must be a number"):
         fs.gof_test(x, np.negative, lag="long")

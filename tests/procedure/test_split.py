@@ -77,5 +77,5 @@ def test_n_train_counts_the_samples_that_were_searched(monkeypatch):
 @pytest.mark.parametrize("train", [0.001, 0.999, 1, 99])
 def test_both_parts_need_samples(train):
     x = np.random.default_rng(0).standard_normal((100, 2))
-    with pytest.raises(ValueError, match=r"`train`=.* splits 100 samples"):
+    with pytest.raises(ValueError, match=r"`train` splits 100 samples"):
         split(x, -x, train=train)

@@ -250,7 +250,7 @@ X = samples("normal", 60, 6)
         ([X], {}, ValueError, "leaves 0 samples to test after `train`=60"),
         ([X], dict(train=59), ValueError, "leaves 1 samples"),
         ([X], dict(train=0.5), TypeError, "`train` must be a number of rows .* not a fraction"),
-        ([X], dict(train=10, slices=SLICES), ValueError, "`slices` are given, so `train`"),
+        ([X], dict(train=10, slices=SLICES), ValueError, "`train` has nothing to choose"),
         (
             [X, X[:, :2]],
             dict(slices=SLICES),
