@@ -1,6 +1,6 @@
 """Steps of Adam up the statistic of minibatches, for many slices at once.
 
-Slices do not interact, so a slice is a task of its own: one compiled call takes all of them, each
+Slices do not interact, so each is a separate task: one compiled call takes all of them, each
 through many minibatches. `engines.cuda.ascent` does the same with the terms of pairs on a GPU.
 """
 
