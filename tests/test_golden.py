@@ -53,9 +53,8 @@ CASES = {
 
 def _outcome(result):
     family = bool(result.members)
-    statistic = getattr(result, "evidence", result.statistic) if family else result.statistic
     return {
-        "statistic": float(statistic),
+        "statistic": float(result.evidence if family else result.statistic),
         "pvalue": float(result.pvalue),
         "strongest member": result.members[0].name if family else None,
         "n_test": int(result.n_test),
