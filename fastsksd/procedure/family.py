@@ -96,5 +96,6 @@ def check_pools(
         try:
             checked[name] = as_slices(slices, d)
         except (TypeError, ValueError) as error:
-            raise type(error)(f"`{argument}`, set {name!r}: {error}") from None
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"`{argument}`, set {name!r}: {error}") from None
     return tuple(named_pool(name, slices) for name, slices in checked.items())
