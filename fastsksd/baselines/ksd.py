@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from .._typing import Array
 from .._validate import check_positive_vector
 from ..engines import PairEngine
 from ..engines.multivariate import ksd_pairs
@@ -50,7 +51,7 @@ class KSD(Baseline):
 
     def pair_terms(self, result: Any, samples: Samples) -> PairEngine | None:
         kernel = KERNELS[result.kernel](result.bandwidths[0])
-        return ksd_pairs(samples.x, samples.scores, kernel)[0]
+        return ksd_pairs(samples.x, cast(Array, samples.scores), kernel)[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ rotated Laplace data worse.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -125,7 +125,7 @@ def decide(plan: Plan, evaluations: Sequence[Evaluation]) -> Verdict:
 def _single_verdict(plan: Plan, one: Evaluation) -> Verdict:
     if one.replicates is not None:
         return Verdict(one.pvalue, one.replicates, one)
-    draws = weighted_chi_square_draws(one.chi2_weights, plan.n_resamples, plan.rng)
+    draws = weighted_chi_square_draws(cast(Array, one.chi2_weights), plan.n_resamples, plan.rng)
     return Verdict(one.pvalue, draws, one)
 
 

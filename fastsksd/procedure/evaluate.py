@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class Evaluation(NamedTuple):
     @property
     def log_pvalue(self) -> float:
         """Natural logarithm of the p-value by the limit distribution."""
-        return log_tail_of_weighted_chi_square(self.chi2_weights, self.statistic)
+        return log_tail_of_weighted_chi_square(cast(Array, self.chi2_weights), self.statistic)
 
     @property
     def pvalue(self) -> float:

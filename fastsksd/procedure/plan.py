@@ -362,7 +362,7 @@ def _check_lag(lag: float | str, null: str) -> float | None:
     return value
 
 
-def _check_multiples(multiples: object) -> tuple[float, ...]:
+def _check_multiples(multiples: Any) -> tuple[float, ...]:
     """Distinct multiples of the bandwidth, in the order given."""
     values = np.atleast_1d(check_positive_vector("multiples", multiples)).tolist()
     return tuple(dict.fromkeys(values))

@@ -13,7 +13,7 @@ import os
 import pickle
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -115,7 +115,7 @@ def gof_batch(
     on_device = options.get("engine") in DEVICE_ENGINES
     jobs = _check_jobs(n_jobs, client, on_device)
     _check_problems(problems)
-    seeds = check_rng(rng).bit_generator.seed_seq
+    seeds = cast(np.random.SeedSequence, check_rng(rng).bit_generator.seed_seq)
     total = len(problems) if isinstance(problems, Sized) else None
     saved = None
     if checkpoint is not None:

@@ -28,7 +28,7 @@ class Chunk:
         self.number = number
         with self.named():
             self.x = check_samples(x, min_rows=0, d=d)
-            self.score = check_score(score)
+            self.score: Any = check_score(score)
             if score_is_array(score) and np.shape(score) != self.x.shape:
                 raise ValueError(
                     f"`score` must have the shape of the samples, {self.x.shape}; got "

@@ -270,6 +270,11 @@ BAD = {
         ValueError,
         "`slices`, set 'a': .*3 dimensions but `x` has 4",
     ),
+    "member of other length": (
+        dict(slices={"a": (np.ones((1, 4)), np.eye(4)[:1])}),
+        ValueError,
+        r"^`slices`, set 'a': `r` must have rows of unit length; row 0 has length 2\.$",
+    ),
     "member of other type": (dict(extra_slices={"a": 3}), TypeError, "`extra_slices`, set 'a'"),
     "names that are not strings": (
         dict(slices={1: TWO["first"]}),

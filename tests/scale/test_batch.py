@@ -476,11 +476,20 @@ def test_samples_of_the_model_take_its_place():
     np.testing.assert_allclose(there.pvalues, here.pvalues, rtol=1e-12)
 
 
+class Frame:
+    """An array with names of its columns, as a data frame has."""
+
+    def __init__(self, values, columns):
+        self.values, self.columns = values, columns
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.values, dtype=dtype)
+
+
 def test_scores_with_columns_in_another_order_are_refused_also_with_a_checkpoint(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    x = pandas.DataFrame(X[0], columns=["a", "b"])
+    problem = Frame(X[0], ["a", "b"]), Frame(-X[0][:, ::-1], ["b", "a"])
     for options in ({}, dict(checkpoint=tmp_path / "c")):
-        batch = fs.gof_batch([(x, -x[["b", "a"]])], on_error="return", **options, **QUICK)
+        batch = fs.gof_batch([problem], on_error="return", **options, **QUICK)
         assert "`score` has the columns of `x` in another order" in batch.errors[0]
 
 
