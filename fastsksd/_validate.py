@@ -121,10 +121,11 @@ def check_integer(name: str, value: object, low: int, high: int | None = None) -
     """`value` must be an integer in low..high."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise ArgumentTypeError(name, f"must be an integer, not {type(value).__name__}")
-    if value < low or (high is not None and value > high):
+    number = int(value)
+    if number < low or (high is not None and number > high):
         span = f"at least {low}" if high is None else f"between {low} and {high}"
         raise ArgumentError(name, f"must be {span}; got {value}")
-    return int(value)
+    return number
 
 
 def check_number(name: str, value: object, low: float, *, strict: bool = False) -> float:
@@ -223,9 +224,7 @@ def check_same_columns(names: Sequence[str] | None, score: Any) -> None:
     )
 
 
-def check_unit_rows(
-    name: str, rows: ArrayLike, d: int | None = None, m: int | None = None
-) -> Array:
+def check_unit_rows(name: str, rows: Any, d: int | None = None, m: int | None = None) -> Array:
     """`rows` as an (m, d) array of unit vectors."""
     given, rows = rows, real_array(name, rows)
     wanted = f"({'m' if m is None else m}, {'d' if d is None else d})"
@@ -240,7 +239,7 @@ def check_unit_rows(
         )
     _check_finite(name, rows)
     if np.asarray(given).dtype == np.float16:
-        rows = rows / rounded_lengths(rows, np.finfo(np.float16).eps)
+        rows = rows / rounded_lengths(rows, float(np.finfo(np.float16).eps))
     off = np.flatnonzero(np.abs(np.linalg.norm(rows, axis=1) - 1.0) > 1e-6)
     if off.size:
         length = np.linalg.norm(rows[off[0]])

@@ -436,7 +436,7 @@ def spectrum(what: Slices | GofResult, *, ax: Axes | None = None) -> Axes:
             label="g: second eigenvalue (a long gap makes g reliable)",
         )
     ax.axhline(0.0, color=BLACK, linewidth=0.8)
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.locator_params(axis="x", integer=True)
     ax.set_xlabel("slice")
     ax.set_ylabel("eigenvalue / largest")
     ax.set_title("Eigenvalues of the slices", fontsize="medium")
@@ -502,7 +502,7 @@ def power(
 
 def rate_line(
     ax: Axes,
-    places: Sequence[float],
+    places: Sequence[float] | Array,
     counts: Sequence[tuple[float, float]],
     label: str | None,
     colour: str,
@@ -569,12 +569,12 @@ def inline_figure(result: GofResult) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            looked = is_explicable(result) and result.slices is not None
-            figure = _figure((8.0 if looked else 4.5, 2.8))
-            axes = np.ravel(figure.subplots(1, 1 + looked))
+            slices = result.slices if is_explicable(result) else None
+            figure = _figure((4.5 if slices is None else 8.0, 2.8))
+            axes = np.ravel(np.asarray(figure.subplots(1, 1 if slices is None else 2)))
             (members if result.null_distribution.size == 0 else null)(result, ax=axes[0])
-            if looked:
-                _draw_witness(axes[1], *strongest_witness(result)).set_title(
+            if slices is not None:
+                _draw_witness(axes[1], *strongest_witness(result, slices)).set_title(
                     "Witness of the strongest slice", fontsize="medium"
                 )
             png = base64.b64encode(_png(figure, 80)).decode()
@@ -693,7 +693,7 @@ def _short_p(pvalue: float) -> str:
     return f"{pvalue:.2g}" if pvalue >= 1e-4 else f"{pvalue:.0e}"
 
 
-def _legend(ax: Axes, place: str = "best", **options: Any) -> None:
+def _legend(ax: Axes, place: Any = "best", **options: Any) -> None:
     ax.legend(fontsize="small", framealpha=0.85, edgecolor="none", loc=place, **options)
 
 

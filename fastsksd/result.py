@@ -184,8 +184,16 @@ class GofResult:
         """
         from .report.explain import explain
 
-        options = dict(names=names, n_slices=n_slices, level=level)
-        return explain(self, x, score, **options, n_resamples=n_resamples, rng=rng)
+        return explain(
+            self,
+            x,
+            score,
+            names=names,
+            n_slices=n_slices,
+            level=level,
+            n_resamples=n_resamples,
+            rng=rng,
+        )
 
     def summary(
         self,

@@ -134,7 +134,7 @@ def run_bench(repeat: int = 7) -> Iterator[str]:
     whole = np.concatenate([training, x])
     rbm = GaussBernRBM.random(50, 40, rng=0)
 
-    def trial():
+    def trial() -> Any:
         return gof_test(
             x, lambda x: -x, train=training, basis="identity", debias=False, null="bootstrap", rng=0
         )
@@ -305,7 +305,7 @@ def _engine_table(repeat: int) -> Iterator[str]:
                     strict=True,
                 )
             )
-            taken = min(costs, key=costs.get)
+            taken = min(costs, key=lambda name: costs[name])
             ratio = seconds[taken] / min(seconds.values())
             shown = " | ".join(_show(seconds[name]) for name in ENGINES)
             yield f"| {kernel} | {n} | {m} | {n_resamples} | {shown} | {taken} | {ratio:.2f} |"

@@ -49,10 +49,10 @@ def run_device_bench(repeat: int = 7, sizes: Mapping[str, int] | None = None) ->
         yield ""
         yield "| test | CPU | GPU | ratio |"
         yield "|---|---|---|---|"
-        for title, job in _tests(sizes):
-            job("cuda")
-            gpu_time = min(_seconds(job, "cuda") for _ in range(repeat))
-            cpu_time = _seconds(job, "cpu")
+        for title, test in _tests(sizes):
+            test("cuda")
+            gpu_time = min(_seconds(test, "cuda") for _ in range(repeat))
+            cpu_time = _seconds(test, "cpu")
             ratio = f"{cpu_time / gpu_time:.1f}x"
             yield f"| {title} | {cpu_time:.2f} s | {gpu_time:.2f} s | {ratio} |"
         yield ""

@@ -73,7 +73,7 @@ run compiles for about 20 seconds.
 """
 _USAGE = "fastsksd test SAMPLES (--scores FILE | --score MODULE:FUNCTION | --model NAME) [options]"
 # Flag and its settings, in groups.
-_WHAT = {
+_WHAT: dict[str, dict[str, Any]] = {
     "samples": dict(
         metavar="SAMPLES",
         help="file with a row for each sample: .npy, .npz (file.npz:name for one of several "
@@ -98,7 +98,7 @@ _WHAT = {
         "fit into memory (default: for files beyond 32 MB)",
     ),
 }
-_AGAINST = {
+_AGAINST: dict[str, dict[str, Any]] = {
     "--scores": dict(metavar="FILE", help="file with the score at each sample, of the same shape"),
     "--score": dict(
         metavar="MODULE:FUNCTION",
@@ -126,7 +126,7 @@ _AGAINST = {
     ),
     "--df": dict(help="degrees of freedom of student-t (default 5)"),
 }
-_HOW = {
+_HOW: dict[str, dict[str, Any]] = {
     "--alpha": dict(
         type=float,
         default=0.05,
@@ -169,7 +169,7 @@ _HOW = {
     ),
     "--method": dict(choices=METHODS, help="sksd, or another test for comparison (default sksd)"),
 }
-_OUTPUT = {
+_OUTPUT: dict[str, dict[str, Any]] = {
     "--json": dict(
         action="store_true", help="print the result as JSON; notes go to standard error"
     ),
@@ -306,11 +306,15 @@ def _bench(arguments: argparse.Namespace) -> int:
     from ..engines.cuda import CudaUnavailable
 
     if arguments.engine == "cuda":
-        from .device_bench import run_device_bench as run_bench
+        from .device_bench import run_device_bench
+
+        lines = run_device_bench(arguments.repeat)
     else:
         from .bench import run_bench
+
+        lines = run_bench(arguments.repeat)
     try:
-        for line in run_bench(arguments.repeat):
+        for line in lines:
             print(line, flush=True)
     except CudaUnavailable as error:
         print(f"fastsksd: {error}", file=sys.stderr)

@@ -130,7 +130,7 @@ def as_page(tested: Tested) -> str:
     from ..experiments.report import Heading, Table, Text, figure_of, page
 
     result = tested.result
-    blocks = [Text(_files(tested)), Text(_summary(tested))]
+    blocks: list[Any] = [Text(_files(tested)), Text(_summary(tested))]
     try:
         figure = result.plot(names=tested.names, alpha=tested.alpha)
         blocks.append(figure_of(figure, "What the test saw"))
@@ -200,7 +200,7 @@ def _summary(tested: Tested) -> str:
     words = summary(
         result, names=tested.names, alpha=tested.alpha, option=tested.option, no_samples=_NO_SAMPLES
     )
-    if not tested.streamed:
+    if not tested.streamed or result.slices is None:
         return words
     q = int(np.argmax(result.slice_statistics))
     r, g = (

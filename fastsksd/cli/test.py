@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -180,8 +180,8 @@ class Job:
         names = open_draws(
             arguments.samples, arguments.columns, np.zeros_like, divergences="keep", drop=True
         )[0].names
-        if scores.names and set(names) <= set(scores.names):
-            scores = _columns_of(scores, names)
+        if scores.names and names and set(names) <= set(scores.names):
+            scores = _columns_of(scores, scores.names, names)
         (values,) = read_all([scores])
         return values
 
@@ -218,7 +218,7 @@ class Job:
             raise CommandError(f"--scores {path}: must be a file; for a function, --score {path}")
         scores = open_file(path)
         if samples.names and scores.names and set(samples.names) <= set(scores.names):
-            return _columns_of(scores, samples.names)
+            return _columns_of(scores, scores.names, samples.names)
         if len(scores.columns) == self.d:
             return scores
         if scores.width == samples.width:
@@ -293,16 +293,16 @@ class Job:
     def _test(self) -> GofResult:
         with self._progress(self.sources[0].size >= LARGE) as progress:
             arrays = read_all(self.sources, progress=progress)
-        arrays, dropped = finite_rows(self.sources, arrays, drop=self.arguments.drop_nan)
+        kept, dropped = finite_rows(self.sources, arrays, drop=self.arguments.drop_nan)
         self.dropped += dropped
-        self.n = arrays[0].shape[0]
-        score = arrays[1] if self.score is None else self.score
+        self.n = kept[0].shape[0]
+        score = kept[1] if self.score is None else self.score
         if self.n * self.d > SLOW and not {"n_slices", "basis", "method"} & set(self.options):
             self.note(
                 "the test of so many samples along a whole family of slices takes minutes; "
                 "--stream or --n-slices 3 --train 2000 take less"
             )
-        return gof_test(arrays[0], score, rng=self.arguments.seed, **self.options)
+        return gof_test(kept[0], score, rng=self.arguments.seed, **self.options)
 
     @contextlib.contextmanager
     def _progress(self, shown: bool) -> Iterator[Callable[[float], None]]:
@@ -329,6 +329,6 @@ class Job:
                 progress(fraction)
 
 
-def _columns_of(source: Source, names: tuple[str, ...]) -> Source:
-    """The columns of these names, in their order."""
-    return open_file(source.path, [source.columns[source.names.index(name)] for name in names])
+def _columns_of(source: Source, known: Sequence[str], wanted: Sequence[str]) -> Source:
+    """The columns of the `wanted` names, in their order, where `known` are those of the file."""
+    return open_file(source.path, [source.columns[known.index(name)] for name in wanted])

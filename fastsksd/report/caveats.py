@@ -54,7 +54,6 @@ def caveats_of(result: GofResult, explanation: Explanation | None) -> tuple[Cave
 
     Without an explanation (None) nothing is known about the samples, their number apart.
     """
-    known = explanation is not None
     caveats = []
     if result.null == "bootstrap" and result.n_test < _FEW:
         caveats.append(
@@ -64,7 +63,7 @@ def caveats_of(result: GofResult, explanation: Explanation | None) -> tuple[Cave
             )
         )
     sliced = result.slices is not None
-    if result.null == "spectral" and sliced and (result.n_test < _MANY or not known):
+    if result.null == "spectral" and sliced and (result.n_test < _MANY or explanation is None):
         caveats.append(Caveat("the limit distribution holds for many independent samples"))
     if result.lag > 2:
         caveats.append(
@@ -73,7 +72,7 @@ def caveats_of(result: GofResult, explanation: Explanation | None) -> tuple[Cave
                 f"lag {result.lag:.3g}"
             )
         )
-    return (*caveats, *(explanation.caveats if known else ()))
+    return (*caveats, *(() if explanation is None else explanation.caveats))
 
 
 def caveats_of_samples(
@@ -88,7 +87,7 @@ def caveats_of_samples(
     repeats = n - len(np.unique(np.einsum("id,d->i", samples.x, key)))
     if repeats > 0.01 * n:
         caveats.append(Caveat(f"{repeats} of {n} samples are exact repeats of others"))
-    if strongest is None:
+    if strongest is None or result.slices is None:
         first, width = _widest(samples.x), "median"  # a chain is slow along it, if anywhere
     else:
         first, width = result.slices[strongest], result.bandwidths[strongest]

@@ -284,7 +284,7 @@ def explain(
     names = check_coordinates(result.names if names is None else names, samples.x.shape[1])
     if result.slices is None:
         return _explanation_without_slices(result, samples, names)
-    loaded = _load(result, samples)
+    loaded = _load(result, result.slices, samples)
     statistics, pvalues, adjusted, allows_for = _slice_pvalues(result, loaded, n_resamples, rng)
     if tested:
         _check_unchanged(result, statistics)
@@ -333,14 +333,18 @@ def explain(
 
 
 def strongest_witness(
-    result: GofResult, names: Sequence[str] | None = None, level: float = 0.95, rng: Rng = 0
+    result: GofResult,
+    slices: Slices,
+    names: Sequence[str] | None = None,
+    level: float = 0.95,
+    rng: Rng = 0,
 ) -> tuple[Witness, str, bool]:
     """Witness of the strongest slice, its direction g in words, and whether r and g are close.
 
     It is cheaper than an explanation, which computes p-values of all slices.
     """
     samples, _ = samples_of(result, None, None)
-    loaded, q = _load(result, samples), int(np.argmax(result.slice_statistics))
+    loaded, q = _load(result, slices, samples), int(np.argmax(result.slice_statistics))
     side = _oriented(loaded, q)
     witness = _witness(loaded, q, side, result.lag, level, check_rng(rng))
     names = check_coordinates(result.names if names is None else names, side.g.size)
@@ -389,7 +393,8 @@ def samples_of(result: GofResult, x: ArrayLike | None, score: Score | None) -> t
         order = np.argsort(samples.rows, kind="stable")
         if np.array_equal(order, np.arange(order.size)):
             return samples, True
-        return Samples(*(None if part is None else part[order] for part in samples)), True
+        scores = None if samples.scores is None else samples.scores[order]
+        return Samples(samples.x[order], scores, samples.rows[order]), True
     if x is None or score is None:
         missing, given = ("x", "score") if x is None else ("score", "x")
         raise ArgumentError(missing, "is missing: it goes together with ", Option(given))
@@ -424,10 +429,10 @@ class _Oriented(NamedTuple):
     a: float
 
 
-def _load(result: GofResult, samples: Samples) -> _Loaded:
+def _load(result: GofResult, slices: Slices, samples: Samples) -> _Loaded:
     kernel = KERNELS[result.kernel]
-    y, s, a, h = project(samples.x, samples.scores, result.slices, kernel(result.bandwidths))
-    return _Loaded(kernel, result.slices, y, s, a, h, choose_engine("cpu"))
+    y, s, a, h = project(samples.x, samples.scores, slices, kernel(result.bandwidths))
+    return _Loaded(kernel, slices, y, s, a, h, choose_engine("cpu"))
 
 
 def _oriented(loaded: _Loaded, q: int) -> _Oriented:
@@ -506,7 +511,8 @@ def _explanation_without_slices(
     pairs = baseline_of(result)().pair_terms(result, samples)
     ranked = _sorted(samples.rows, _contributions(pairs), np.empty(0))
     caveats = caveats_of_samples(result, samples, None)
-    return Explanation((), *[np.empty(0)] * 3, "", *ranked, names, caveats)
+    none = np.empty(0)
+    return Explanation((), none, none, none, "", *ranked, names, caveats)
 
 
 def _contributions(pairs: Any) -> Array:
@@ -536,7 +542,9 @@ def _shape(witness: Witness, along: float, push: Estimate, spread: Estimate) -> 
         return "narrow" if excess < 0 else "peaked"
     if signs == (1, -1):
         return "wide" if excess > 0 else "hollow"
-    return {(1, -1, 1, -1): "tails", (-1, 1, -1, 1): "flat"}.get(signs, "irregular")
+    if signs == (1, -1, 1, -1):
+        return "tails"
+    return "flat" if signs == (-1, 1, -1, 1) else "irregular"
 
 
 def _holds_at_the_ends(witness: Witness, signs: tuple[int, ...]) -> bool:

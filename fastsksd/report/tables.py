@@ -125,14 +125,15 @@ def _table(explanation: Explanation) -> list[tuple[str, ...]]:
     if not explanation.slices:
         return []
     d = len(explanation.names)
-    rows = [("slice", "fraction", "p-value", "adjusted", "along r", "along g", "shape")]
+    rows: list[tuple[str, ...]] = []
+    header = ("slice", "fraction", "p-value", "adjusted", "along r", "along g", "shape")
     for one in explanation.slices:
         numbers = f"{one.fraction:.0%}", f"{one.pvalue:.3g}", f"{one.pvalue_adjusted:.3g}"
         r, g = direction(one.leading_r, d), direction(one.leading_g, d)
         rows.append((str(one.index), *numbers, r, g, one.shape))
-    if all(row[4] == row[5] for row in rows[1:]):
-        return [row[:4] + row[5:] for row in rows]
-    return rows
+    if all(row[4] == row[5] for row in rows):
+        return [row[:4] + row[5:] for row in (header, *rows)]
+    return [header, *rows]
 
 
 def _notes(explanation: Explanation) -> list[str]:
