@@ -1,4 +1,4 @@
-"""Run as a program: a second process compiles nothing, starts fast, and a large test stays within its memory.
+"""A second process compiles nothing, starts fast, and a large test stays within its memory.
 
 Numba counts cache hits and misses per function; a warm cache must leave no miss behind.
 """
@@ -13,18 +13,8 @@ import numpy as np
 
 
 def seconds_to_import(statement):
-    return min(
-        float(
-            subprocess.check_output(
-                [
-                    sys.executable,
-                    "-c",
-                    f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)",
-                ]
-            )
-        )
-        for _ in range(5)
-    )
+    code = f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
+    return min(float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(5))
 
 
 alone = seconds_to_import("import numba")

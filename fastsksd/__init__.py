@@ -1,4 +1,7 @@
-"""Sliced kernelized Stein discrepancies: fast goodness-of-fit tests for samples and a model known through its score."""
+"""Sliced kernelized Stein discrepancies: fast goodness-of-fit tests.
+
+For samples and a model known through its score.
+"""
 
 from . import baselines, interop, learning, models, plot, score_difference
 from ._version import __version__

@@ -1,7 +1,8 @@
 """Test setup: compiled code is cached apart for each state of the sources; doctests of optional
 bridges run where their library is installed, and are skipped, visibly, elsewhere.
 
-Numba's cache notices edits in a function's own file only, not in the functions it calls from other files.
+Numba's cache notices edits in a function's own file only, not in the functions it calls from other
+files.
 """
 
 import hashlib
@@ -24,7 +25,8 @@ settings.register_profile("fastsksd", deadline=None, derandomize=True, print_blo
 settings.load_profile("fastsksd")
 
 
-# Tests of CUDA kernels run in the simulator, in a process of their own, see test_cuda.py; there the contract is that of the device.
+# Tests of CUDA kernels run in the simulator, in a process of their own, see engines/test_cuda.py;
+# there the contract is that of the device.
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
 collect_ignore = [] if SIMULATED else ["engines/cuda"]
 
