@@ -65,10 +65,18 @@ def gof_test(
     slices : Slices, pair (r, g), or mapping of names to these, optional
         Directions chosen beforehand, without looking at `x`. No sample is spent on training.
         Several named sets are tested together, as a family.
-    n_slices, basis, estimator, score_q, debias
-        How slices are found on training samples; see `active_slices`. Without `slices`, `n_slices`
-        and `basis` the standard family is tested: the coordinate basis, and the top 1, 3, 10 and
-        all active r, each with g = r and with active g.
+    n_slices : int, optional
+        Test along the top `n_slices` active directions r, found on training samples. Without
+        `slices`, `n_slices` and `basis` the standard family is tested: the coordinate basis, and
+        the top 1, 3, 10 and all active r, each with g = r and with active g.
+    basis : "identity" or (m, d) array, optional
+        Fixed directions r in place of active ones; g is found on training samples.
+    estimator : {"ke", "ksd", "ge", "exact"}
+        How the score difference is estimated for the search; see `active_slices`.
+    score_q : callable or model, optional
+        Score of the samples' own distribution, for estimator="exact".
+    debias : bool
+        Leave out the noise of the estimators "ke" and "ksd". False is the paper's estimate.
     refine : int or mapping
         For slices found with `n_slices` or `basis`: epochs of gradient ascent that improve them on
         the training samples, or options of `refine_slices`, as ``{"epochs": 50, "update": "rg"}``.
