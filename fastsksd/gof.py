@@ -227,7 +227,7 @@ def gof_test(
         found = search(plan, split)
         searched = time.perf_counter()
         outcome = evaluate(plan, found)
-    verdict = decide(plan, outcome.members)
+    verdict = decide(plan, outcome)
     end = time.perf_counter()
     timings = {"slices": searched - start, "statistic": end - searched, "total": end - start}
     return _result(plan, split, outcome, verdict, names, timings)

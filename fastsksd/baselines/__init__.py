@@ -8,11 +8,13 @@ from __future__ import annotations
 from .._validate import check_choice
 from .base import Baseline
 from .fssd import FSSD
-from .ksd import KSD, KSDAgg
+from .ksd import KSD
+from .ksdagg import KSDAgg
 from .mmd import MMD
+from .psd import PSD
 from .rfsd import RFSD
 
-__all__ = ["FSSD", "KSD", "MMD", "RFSD", "KSDAgg"]
+__all__ = ["FSSD", "KSD", "MMD", "PSD", "RFSD", "KSDAgg"]
 
 BASELINES: dict[str, type[Baseline]] = {
     "ksd": KSD,
@@ -20,6 +22,7 @@ BASELINES: dict[str, type[Baseline]] = {
     "fssd": FSSD,
     "mmd": MMD,
     "ksdagg": KSDAgg,
+    "psd": PSD,
 }
 METHODS = ("sksd", *BASELINES)
 

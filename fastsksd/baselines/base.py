@@ -89,6 +89,11 @@ class Baseline:
         return False
 
     @property
+    def n_resamples(self) -> int | None:
+        """Number of replicates that the method prescribes; None where it is the caller's choice."""
+        return None
+
+    @property
     def needs_model(self) -> bool:
         """Whether the model itself is needed, to sample from."""
         return False

@@ -32,7 +32,7 @@ import numpy as np
 
 from .._typing import Array
 from ..compute.chi_square import positive_exp, weighted_chi_square_draws
-from .evaluate import Evaluation
+from .evaluate import Evaluation, Outcome
 from .nulls import resampling_pvalue
 from .plan import Plan
 
@@ -99,13 +99,16 @@ class Verdict(NamedTuple):
     members: tuple[Member, ...] = ()
 
 
-def decide(plan: Plan, evaluations: Sequence[Evaluation]) -> Verdict:
+def decide(plan: Plan, outcome: Outcome) -> Verdict:
     """The verdict of one member, or of a family by its calibrated combination."""
+    evaluations = outcome.members
     if not plan.is_family:
         return _single_verdict(plan, evaluations[0])
-    weights = member_weights([one.kind for one in evaluations])
-    bounded = evaluations[0].chi2_weights is not None
-    combined = (_bounded if bounded else _calibrated)(evaluations, weights)
+    combined = outcome.combined
+    if combined is None:
+        weights = member_weights([one.kind for one in evaluations])
+        bounded = evaluations[0].chi2_weights is not None
+        combined = (_bounded if bounded else _calibrated)(evaluations, weights)
     rows = [
         Member(one.name, one.multiple, one.part, one.statistic, float(p), float(adjusted))
         for one, p, adjusted in zip(

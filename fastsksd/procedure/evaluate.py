@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from .lags import choose_lag
 from .nulls import Weights, resampling_pvalue, resampling_scale
 from .plan import Plan, check_lag_fits, check_test_size
 from .split import Part, Split
+
+if TYPE_CHECKING:
+    from .combine import Combined
 
 
 class Evaluation(NamedTuple):
@@ -73,13 +76,25 @@ class Evaluation(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What an evaluation yields: the members, the lag in force, and what else a result tells."""
+    """What an evaluation yields.
+
+    Attributes
+    ----------
+    members : list of Evaluation
+    lag : float
+        The lag in force.
+    locations, n_model, kernel
+        As in a `GofResult`, where they differ from the plan's.
+    combined : Combined or None
+        The combination of the members, for a baseline that has one of its own.
+    """
 
     members: list[Evaluation]
     lag: float
     locations: Array | None = None
     n_model: int = 0
     kernel: str | None = None
+    combined: Combined | None = None
 
 
 def evaluate(plan: Plan, split: Any) -> Outcome:

@@ -92,6 +92,11 @@ class TestWithoutSlices(Protocol):
         """Whether part of the samples is set apart for training."""
         ...
 
+    @property
+    def n_resamples(self) -> int | None:
+        """Number of replicates that the method prescribes."""
+        ...
+
     def search(self, plan: Plan, split: Any) -> Any:
         """What is found before the test."""
         ...
@@ -244,7 +249,8 @@ def check_lag_fits(lag: float, n: int) -> None:
 
 
 def _plan_of_baseline(options: Options, baseline: TestWithoutSlices, common: Plan, n: int) -> Plan:
-    used = {"method", "null", "n_resamples", "rng"}
+    used = {"method", "null", "rng"}
+    used |= {"n_resamples"} if baseline.n_resamples is None else set()
     used |= {"kernel"} if baseline.has_kernel else set()
     used |= {"train"} if baseline.trained else set()
     used |= {"lag"} if "wild" in baseline.nulls else set()
@@ -264,7 +270,13 @@ def _plan_of_baseline(options: Options, baseline: TestWithoutSlices, common: Pla
                 method,
                 "; 'cross' is for families of slices",
             )
-    return dataclasses.replace(common, baseline=baseline, train=train, is_family=baseline.is_family)
+    return dataclasses.replace(
+        common,
+        baseline=baseline,
+        train=train,
+        is_family=baseline.is_family,
+        n_resamples=baseline.n_resamples or common.n_resamples,
+    )
 
 
 def _plan_of_given_slices(options: Options, common: Plan, d: int) -> Plan:
