@@ -70,6 +70,9 @@ class _AboutArgument(Exception):
         self.parts = problem
         self.remedy = remedy
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args, {"remedy": self.remedy}
+
     @property
     def problem(self) -> str:
         return joined(self.parts)

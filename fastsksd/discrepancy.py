@@ -134,10 +134,10 @@ def sksd(
     slices = as_slices(slices, x.shape[1])
     check_choice("statistic", statistic, ("u", "v"))
     kernel = as_kernel(kernel)
-    engine = choose_engine(engine, tol)
+    load = choose_engine(engine, tol)
     scores = evaluate_score(check_score(score), x)
     with session(x, scores):
-        pairs = engine(
+        pairs = load(
             kernel.code,
             *project(x, scores, slices, kernel),
             source=Source(x, scores, slices.r, slices.g),
@@ -336,13 +336,13 @@ def orthogonal_sksd(
     x = check_samples(x, min_rows=2)
     d = x.shape[1]
     n_slices = check_integer("n_slices", n_slices, 2)
-    basis = check_basis(basis, None, d)
-    if basis is None:
+    directions = check_basis(basis, None, d)
+    if directions is None:
         raise ValueError("`basis` must be 'identity' or an (m, d) array.")
     rng = check_rng(rng)
     scores = evaluate_score(check_score(score), x)
     value, variance = 0.0, 0.0
-    for r in basis:
+    for r in directions:
         slices = Slices(np.tile(r, (n_slices, 1)), random_slices(d, n_slices, rng=rng).g)
         values = np.asarray(
             sksd(x, scores, slices, kernel=kernel, statistic=statistic, per_slice=True)
@@ -440,6 +440,11 @@ def psd(
     --------
     active_slices : The directions r in which it is largest.
 
+    References
+    ----------
+    .. [1] W. Gong, K. Zhang, Y. Li and J. M. Hernandez-Lobato, "Active slices for sliced Stein
+       discrepancy", ICML, 2021.
+
     Examples
     --------
     >>> import numpy as np, fastsksd as fs
@@ -449,11 +454,11 @@ def psd(
     0.5
     """
     x = check_samples(x, min_rows=2)
-    basis = check_basis(basis, None, x.shape[1])
+    directions = check_basis(basis, None, x.shape[1])
     difference = score_difference(
         x, check_score(score), estimator=estimator, score_q=score_q, kernel=kernel, debias=debias
     )
     moment = difference.second_moment(debias)
-    return float(
-        np.einsum("md,de,me->", basis, moment, basis) if basis is not None else np.trace(moment)
-    )
+    if directions is None:
+        return float(np.trace(moment))
+    return float(np.einsum("md,de,me->", directions, moment, directions))

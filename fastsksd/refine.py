@@ -224,6 +224,12 @@ def refine_slices(
     The published code keeps a vector of length about sqrt(d) as Adam's parameter, which shrinks the
     steps on the sphere by sqrt(d). With unit vectors the same number of epochs goes much further.
 
+    References
+    ----------
+    .. [1] W. Gong, Y. Li and J. M. Hernandez-Lobato, "Sliced kernelized Stein discrepancy", ICLR,
+       2021.
+    .. [2] D. P. Kingma and J. Ba, "Adam: a method for stochastic optimization", ICLR, 2015.
+
     Examples
     --------
     A model that is too wide along the first of five coordinates, seen from a random direction g:

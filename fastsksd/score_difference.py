@@ -27,7 +27,7 @@ keeps the signal visible in high dimension.
 from __future__ import annotations
 
 import functools
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -40,6 +40,17 @@ from .compute.sensitivity import DenseOperators, KernelizedSensitivity, Smoothed
 from .engines import KernelMatrix, kernel_matrix
 from .kernels import RBF, as_kernel
 from .models import Model
+
+__all__ = [
+    "ESTIMATORS",
+    "ExactDifference",
+    "KernelSmoothed",
+    "KernelizedDifference",
+    "ScoreDifference",
+    "SteinGradient",
+    "needs_function",
+    "score_difference",
+]
 
 _WIDTHS = (1e-70, 1e70)  # whose fourth powers, in the units of H_r, neither vanish nor overflow
 
@@ -58,6 +69,14 @@ class ScoreDifference:
         Whether the score of p must be a function. If not, its values at the samples are enough.
     x : (n, d) array
         Samples from q.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> x = np.random.default_rng(0).standard_normal((50, 2))
+    >>> difference = fs.score_difference.KernelSmoothed(x, -x)
+    >>> isinstance(difference, fs.score_difference.ScoreDifference)
+    True
     """
 
     name: ClassVar[str]
@@ -65,24 +84,66 @@ class ScoreDifference:
     x: Array
 
     def value(self, y: Array) -> Array:
-        """Score difference ``f`` at the rows of `y`, (n, d)."""
+        """Evaluate the score difference ``f``.
+
+        Parameters
+        ----------
+        y : (k, d) array
+            Points.
+
+        Returns
+        -------
+        (k, d) array
+            ``f`` at each row of `y`.
+        """
         raise NotImplementedError
 
     def jacobian(self, y: Array, r: Array) -> Array:
-        """``J(y)^T r``, the gradient of ``r.f`` at each row of `y`, (n, d)."""
+        """Differentiate the score difference along a direction.
+
+        Parameters
+        ----------
+        y : (k, d) array
+            Points.
+        r : (d,) array
+            Direction.
+
+        Returns
+        -------
+        (k, d) array
+            ``J(y)^T r``, the gradient of ``r.f`` at each row of `y`.
+        """
         raise NotImplementedError
 
     def second_moment(self, debias: bool = True) -> Array:
-        """``S = mean f f^T`` over the samples, (d, d)."""
+        """Compute the matrix S of Algorithm 1.
+
+        Parameters
+        ----------
+        debias : bool
+            Leave out the noise of the estimator, where it has a way to.
+
+        Returns
+        -------
+        (d, d) array
+            ``S = mean f f^T`` over the samples.
+        """
         f = self.value(self.x)
         return product(f.T, f.T) / f.shape[0]
 
     def sensitivity(self, r: Array, debias: bool = True) -> Operators:
-        """Products with the matrices H_r of all rows of `r`.
+        """Make products with the matrices H_r of Algorithm 1.
+
+        Parameters
+        ----------
+        r : (m, d) array
+            Directions, one per row.
+        debias : bool
+            Leave out the noise of the estimator, where it has a way to.
 
         Returns
         -------
-        callable
+        Operators
             A function from vectors (m, d) to their products ``H_r u_r``, (m, d).
         """
         matrices = np.empty((r.shape[0], self.x.shape[1], self.x.shape[1]))
@@ -101,6 +162,14 @@ class ExactDifference(ScoreDifference):
         Samples from q.
     score, score_q : callable or model
         Scores of p and of q.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> x = np.zeros((1, 2))
+    >>> exact = fs.score_difference.ExactDifference(x, lambda x: 1.0 - x, lambda x: -x)
+    >>> exact.value(x)
+    array([[1., 1.]])
     """
 
     name = "exact"
@@ -111,11 +180,9 @@ class ExactDifference(ScoreDifference):
         self.q = _differentiable("score_q", score_q, "exact")
 
     def value(self, y: Array) -> Array:
-        """Score difference ``f`` at the rows of `y`, (n, d)."""
         return evaluate_score(self.p, y, "score") - evaluate_score(self.q, y, "score_q")
 
     def jacobian(self, y: Array, r: Array) -> Array:
-        """``J(y)^T r``, the gradient of ``r.f`` at each row of `y`, (n, d)."""
         return _along("score", self.p, y, r) - _along("score_q", self.q, y, r)
 
 
@@ -153,6 +220,14 @@ class KernelSmoothed(ScoreDifference):
         Width H of the RBF kernel; the default is the median distance between samples.
     engine : {"auto", "direct", "cuda"}
         Sums over pairs on the CPU ("direct") or on a GPU ("cuda").
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> x = np.random.default_rng(0).standard_normal((500, 2))
+    >>> moment = fs.score_difference.KernelSmoothed(x, [0.5, 0.0] - x).second_moment()
+    >>> bool(moment[0, 0] > 10 * abs(moment[1, 1]))
+    True
     """
 
     name = "ke"
@@ -166,15 +241,13 @@ class KernelSmoothed(ScoreDifference):
         self.smoother = _Smoother(kernel_matrix(engine, x, self.width), scores, 1.0 / x.shape[0])
 
     def value(self, y: Array) -> Array:
-        """Score difference ``f`` at the rows of `y`, (n, d)."""
         return self.smoother.value(y)
 
     def jacobian(self, y: Array, r: Array) -> Array:
-        """``J(y)^T r``, the gradient of ``r.f`` at each row of `y`, (n, d)."""
         return self.smoother.jacobian(y, r)
 
     def second_moment(self, debias: bool = True) -> Array:
-        """``S = mean f f^T`` over the samples; `debias` takes three distinct samples only."""
+        # Debiased: a U-statistic over three distinct samples.
         if not debias:
             return super().second_moment()
         n = self.x.shape[0]
@@ -182,7 +255,6 @@ class KernelSmoothed(ScoreDifference):
         return total / (n * (n - 1.0) * (n - 2.0))
 
     def sensitivity(self, r: Array, debias: bool = True) -> Operators:
-        """Products with the matrices H_r of all rows of `r`; see `ScoreDifference`."""
         return SmoothedSensitivity(self.smoother.matrix, self.smoother.placed, r, debias)
 
 
@@ -201,19 +273,26 @@ class KernelizedDifference(KernelSmoothed):
         Width H of the RBF kernel; the default is the median distance between samples.
     engine : {"auto", "direct", "cuda"}
         Sums over pairs on the CPU ("direct") or on a GPU ("cuda").
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> x = np.random.default_rng(0).standard_normal((500, 2))
+    >>> moment = fs.score_difference.KernelizedDifference(x, [0.5, 0.0] - x).second_moment()
+    >>> bool(moment[0, 0] > 10 * abs(moment[1, 1]))
+    True
     """
 
     name = "ksd"
 
     def second_moment(self, debias: bool = True) -> Array:
-        """``M = E f(x) k(x, x') f(x')^T``, (d, d)."""
+        # M = E f(x) k(x, x') f(x')^T
         n = self.x.shape[0]
         total = self.smoother.matrix.pair_moment(self.smoother.placed, 0.0 if debias else 1.0)
         total /= n * (n - 1.0) if debias else n**2
         return 0.5 * (total + total.T)
 
     def sensitivity(self, r: Array, debias: bool = True) -> Operators:
-        """Products with the matrices G_r of all rows of `r`; see `ScoreDifference`."""
         return KernelizedSensitivity(self.smoother.matrix, self.smoother.placed, r, debias)
 
 
@@ -236,6 +315,14 @@ class SteinGradient(ScoreDifference):
     References
     ----------
     Li, Y. and Turner, R. E. (2018). Gradient estimators for implicit models. ICLR.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> x = np.random.default_rng(0).standard_normal((500, 2))
+    >>> moment = fs.score_difference.SteinGradient(x, lambda x: [0.5, 0.0] - x).second_moment()
+    >>> bool(moment[0, 0] > 10 * abs(moment[1, 1]))
+    True
     """
 
     name = "ge"
@@ -256,15 +343,24 @@ class SteinGradient(ScoreDifference):
         self.smoother = _Smoother(matrix, matrix.ridge_scores(self.eta), -1.0 / self.eta)
 
     def score_q(self, y: Array) -> Array:
-        """Estimate of s_q at any points; at the samples, the Stein gradient estimator itself."""
+        """Estimate s_q at any points; at the samples, the Stein gradient estimator itself.
+
+        Parameters
+        ----------
+        y : (k, d) array
+            Points.
+
+        Returns
+        -------
+        (k, d) array
+            The estimate at each row of `y`.
+        """
         return self.smoother.value(y)
 
     def value(self, y: Array) -> Array:
-        """Score difference ``f`` at the rows of `y`, (n, d)."""
         return evaluate_score(self.p, y, "score") - self.score_q(y)
 
     def jacobian(self, y: Array, r: Array) -> Array:
-        """``J(y)^T r``, the gradient of ``r.f`` at each row of `y`, (n, d)."""
         return _along("score", self.p, y, r) - self.smoother.jacobian(y, r)
 
 
@@ -417,16 +513,16 @@ def _checked_width(width: float) -> float:
     return width
 
 
-def _differentiable(name: str, score: Score, estimator: str):
+def _differentiable(name: str, score: Score, estimator: str) -> Any:
     """A model with derivatives of its score, made from a function where there is none."""
     if score_is_array(score):
         raise ValueError(
             f"`{name}` must be a callable or a model for estimator={estimator!r}, which "
             "differentiates it; got an array."
         )
-    return (
-        score if hasattr(score, "score_along") else Model.from_score(getattr(score, "score", score))
-    )
+    if hasattr(score, "score_along"):
+        return score
+    return Model.from_score(cast(Any, getattr(score, "score", score)))
 
 
 def _along(name: str, model, y: Array, r: Array) -> Array:

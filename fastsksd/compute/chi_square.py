@@ -12,7 +12,7 @@ import numpy as np
 from .._typing import Array, ArrayLike
 
 
-def limit_law(eigenvalues: Array, n: int) -> Array:
+def limit_weights(eigenvalues: Array, n: int) -> Array:
     """Chi-square weights of the U-statistic of n samples.
 
     `eigenvalues` are those of the centred matrix of its terms, over n. Centring has taken one

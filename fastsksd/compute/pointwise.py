@@ -134,6 +134,6 @@ def stein_derivatives(kind, t, a, s_i, s_j):
     )
 
 
-def own_term(s, a):
+def diagonal_term(s, a):
     """mu_ii of one slice, ``s^2 k(0) - a^2 k''(0)``: for both kernels k(0) = 1 and k''(0) = -1."""
     return s * s + a * a

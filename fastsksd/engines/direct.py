@@ -15,7 +15,7 @@ import numpy as np
 from .._typing import Array
 from ..compute.jit import compiled, parallel, prefer_wide_vectors
 from ..compute.linalg import quadratic_forms
-from ..compute.pointwise import own_term, rbf_stein_ladder, stein_term
+from ..compute.pointwise import diagonal_term, rbf_stein_ladder, stein_term
 from .pairs import PairTerms, tiles
 
 # Rows of a tile that one task computes; fixed, so that sums do not depend on the number of threads.
@@ -53,11 +53,11 @@ class DirectEngine(PairTerms):
 
     def diagonal(self) -> Array:
         """``sum_i mu_ii`` for each slice."""
-        return own_term(self.s, self.a[:, None]).sum(axis=1)
+        return diagonal_term(self.s, self.a[:, None]).sum(axis=1)
 
     def diagonal_terms(self) -> Array:
         """``mu_ii``, summed over slices, (n,)."""
-        return own_term(self.s, self.a[:, None]).sum(axis=0)
+        return diagonal_term(self.s, self.a[:, None]).sum(axis=0)
 
     def rescaled(self, multiple: float) -> DirectEngine:
         """The same slices with their bandwidths multiplied."""

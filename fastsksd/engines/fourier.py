@@ -37,7 +37,7 @@ from .._typing import Array
 from .._validate import check_number
 from ..compute.jit import compiled, parallel, prefer_wide_vectors
 from ..compute.linalg import eigenvalues_of_product, gram, product, weighted_squares
-from ..compute.pointwise import own_term, stein_term
+from ..compute.pointwise import diagonal_term, stein_term
 from ..compute.series import fitted_series, reduced_series
 from .protocol import SliceEngine
 
@@ -154,7 +154,7 @@ class FourierEngine:
 
     def diagonal(self) -> Array:
         """``sum_i mu_ii`` for each slice."""
-        return own_term(self.s, self.a[:, None]).sum(axis=1)
+        return diagonal_term(self.s, self.a[:, None]).sum(axis=1)
 
     def sums(self) -> Array:
         """``sum_{i != j} mu_ij`` for each slice."""
@@ -181,7 +181,7 @@ class FourierEngine:
         if self.long.all():
             return sums
         _, s, a = self.loaded
-        sums -= (self.inside * own_term(s, a[:, None])).sum(axis=0)
+        sums -= (self.inside * diagonal_term(s, a[:, None])).sum(axis=0)
         totals = np.zeros((1, self.layout.coefficients.size))
         blocks = [(first, min(first + _BLOCK, self.n)) for first in range(0, self.n, _BLOCK)]
         for first, last in blocks:
@@ -250,7 +250,7 @@ class FourierEngine:
     def _run_series(self, weights, start):
         layout = self.layout
         _, s, a = self.loaded
-        diagonal = self.inside * own_term(s, a[:, None])
+        diagonal = self.inside * diagonal_term(s, a[:, None])
         totals = np.zeros(layout.coefficients.size)
         far_sums = np.zeros(len(self.outside))
         projections = meets = replicates = None

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._typing import Array, Statistic
 from ..compute.linalg import quadratic_forms
-from ..compute.pointwise import own_term
+from ..compute.pointwise import diagonal_term
 from .protocol import PairEngine
 
 TILE = 1024
@@ -130,7 +130,7 @@ def statistic_and_slopes(
     n = s.shape[1]
     values = np.einsum("mn,mn->m", s, ds) + 0.5 * a * da  # mu is of degree 2 in s and a
     if statistic == "v":
-        values += own_term(s, a[:, None]).sum(axis=1)
+        values += diagonal_term(s, a[:, None]).sum(axis=1)
         ds += s
         da += 2.0 * n * a
     weight = 1.0 / (n * (n - 1.0) if statistic == "u" else float(n) ** 2)

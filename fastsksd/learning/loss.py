@@ -195,9 +195,12 @@ class SlicedSteinLoss(SteinLoss):
         self.score_q = score_q
         self.basis = check_basis(basis, None, self.d)
         self.debias = debias
-        self.refine = refine if refine is None else check_choice("refine", refine, ("g", "rg"))
+        if refine is not None:
+            check_choice("refine", refine, ("g", "rg"))
+        self.refine = refine
         self.kernel = as_kernel(kernel)
-        self.statistic = check_choice("statistic", statistic, ("u", "v"))
+        check_choice("statistic", statistic, ("u", "v"))
+        self.statistic = statistic
         self.learning_rate = check_number("learning_rate", learning_rate, 0.0, strict=True)
         self.betas = check_betas(betas)
         self.steps = 0
@@ -329,7 +332,8 @@ class KernelSteinLoss(SteinLoss):
         self.kernel = as_kernel(kernel)
         if np.ndim(self.kernel.bandwidth):
             raise ValueError("`kernel` of the KSD must have one bandwidth; got one per slice.")
-        self.statistic = check_choice("statistic", statistic, ("u", "v"))
+        check_choice("statistic", statistic, ("u", "v"))
+        self.statistic = statistic
 
     def __repr__(self) -> str:
         return f"KernelSteinLoss(kernel={self.kernel!r}, statistic={self.statistic!r})"

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._typing import Array
 from .._validate import check_statistic
-from ..compute.chi_square import limit_law, log_tail_of_weighted_chi_square, positive_exp
+from ..compute.chi_square import limit_weights, log_tail_of_weighted_chi_square, positive_exp
 from ..compute.linalg import product
 from ..compute.medians import median_distances
 from ..compute.projections import project, spread
@@ -228,7 +228,7 @@ def _limit_members(
                 check_statistic(pair_statistic(pairs, pairs.sums(), "u")),
                 multiple * h,
                 pairs.name,
-                chi2_weights=limit_law(pairs.spectrum(), pairs.n),
+                chi2_weights=limit_weights(pairs.spectrum(), pairs.n),
             )
 
 
@@ -259,7 +259,7 @@ def evaluate_pairs(
     """A statistic of all samples without slices, from its terms of pairs."""
     nulls: dict[str, Array]
     if weights is None:
-        sums, nulls = pairs.sums(), {"chi2_weights": limit_law(pairs.spectrum(), pairs.n)}
+        sums, nulls = pairs.sums(), {"chi2_weights": limit_weights(pairs.spectrum(), pairs.n)}
     else:
         results = [pairs.sums_and_replicates(batch) for batch in weights.batches()]
         sums, replicates = results[0][0], np.concatenate([values for _, values in results])

@@ -38,7 +38,7 @@ from .._validate import (
 )
 from ..baselines import BASELINES
 from ..baselines.base import Baseline
-from ..compute.chi_square import limit_law, log_tail_of_weighted_chi_square
+from ..compute.chi_square import limit_weights, log_tail_of_weighted_chi_square
 from ..compute.projections import project
 from ..discrepancy import Estimate
 from ..engines import choose_engine
@@ -461,7 +461,9 @@ def _slice_pvalues(
         for q in range(m):
             pairs = loaded.engine([q], spectral=True)
             statistics[q] = pair_statistic(pairs, pairs.sums(), "u")[0]
-            logs[q] = log_tail_of_weighted_chi_square(limit_law(pairs.spectrum(), n), statistics[q])
+            logs[q] = log_tail_of_weighted_chi_square(
+                limit_weights(pairs.spectrum(), n), statistics[q]
+            )
         return statistics, _positive(logs), _positive(holm(logs)), f"{slices} by Holm's method"
     count = n_resamples
     if n_resamples > _LEAST_RESAMPLES:

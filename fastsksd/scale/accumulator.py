@@ -30,13 +30,13 @@ from .._validate import (
     frozen,
 )
 from ..compute.chi_square import (
-    limit_law,
+    limit_weights,
     log_tail_of_weighted_chi_square,
     positive_exp,
     weighted_chi_square_draws,
 )
 from ..compute.linalg import eigenvalues_of_product, gram, product
-from ..compute.pointwise import own_term
+from ..compute.pointwise import diagonal_term
 from ..compute.projections import spread
 from ..compute.series import fitted_series
 from ..engines.fourier import TOLERANCE, check_tolerance, feature_block
@@ -205,7 +205,7 @@ class Accumulator:
         cells = np.floor(y / widths + 0.5).astype(np.int64)
         features = feature_block(y - cells * widths, s, a, *self._grid.layout())
         self.n += y.shape[1]
-        self._diagonal += own_term(s, a[:, None]).sum(axis=1)
+        self._diagonal += diagonal_term(s, a[:, None]).sum(axis=1)
         # Most samples lie in the middle cell of every slice. The others are grouped by their cells.
         far = np.flatnonzero(cells.any(axis=0))
         patterns, members = np.unique(cells[:, far], axis=1, return_inverse=True)
@@ -340,7 +340,7 @@ class Accumulator:
         n_resamples = check_integer("n_resamples", n_resamples, 1)
         statistics = self.statistics
         statistic = float(statistics.sum())
-        chi2_weights = limit_law(self.spectrum(), self.n)
+        chi2_weights = limit_weights(self.spectrum(), self.n)
         pvalue = positive_exp(log_tail_of_weighted_chi_square(chi2_weights, statistic))
         seconds = time.perf_counter() - start
         return GofResult(

@@ -10,7 +10,8 @@ from typing import Literal, overload
 import numpy as np
 
 from .._typing import Array
-from .._validate import check_choice, check_number
+from .._validate import check_choice, check_probability
+from ..report.rates import holm
 from ..result import GofResult
 
 _SHOWN = 20  # lines of a printed result
@@ -109,12 +110,12 @@ class BatchResult:
         adjusted = self.pvalues
         known = np.flatnonzero(~np.isnan(adjusted))
         order = known[np.argsort(adjusted[known], kind="stable")]
-        sorted_, rank = adjusted[order], np.arange(known.size)
         if method == "holm":
-            values = np.maximum.accumulate((known.size - rank) * sorted_)
+            adjusted[known] = np.exp(holm(np.log(adjusted[known])))
         else:
-            values = np.minimum.accumulate((known.size / (rank + 1.0) * sorted_)[::-1])[::-1]
-        adjusted[order] = np.minimum(values, 1.0)
+            factors = known.size / np.arange(known.size, 0, -1)
+            smallest = np.minimum.accumulate(factors * adjusted[order][::-1])[::-1]
+            adjusted[order] = np.minimum(smallest, 1.0)
         return adjusted
 
     def reject(self, alpha: float = 0.05, method: Literal["holm", "bh"] = "holm") -> np.ndarray:
@@ -132,10 +133,7 @@ class BatchResult:
         (k,) array of bool
             False where a test failed.
         """
-        alpha = check_number("alpha", alpha, 0.0, strict=True)
-        if alpha >= 1:
-            raise ValueError(f"`alpha` must be less than 1; got {alpha}.")
-        return self.adjusted_pvalues(method) <= alpha
+        return self.adjusted_pvalues(method) <= check_probability("alpha", alpha)
 
     def __len__(self) -> int:
         return len(self.results)

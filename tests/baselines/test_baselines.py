@@ -8,7 +8,7 @@ from scipy import stats
 import fastsksd as fs
 from fastsksd import baselines, models
 from fastsksd.baselines.fssd import power_criterion
-from fastsksd.compute.chi_square import limit_law, log_tail_of_weighted_chi_square
+from fastsksd.compute.chi_square import limit_weights, log_tail_of_weighted_chi_square
 from fastsksd.procedure.combine import combine
 from fastsksd.procedure.nulls import Weights
 
@@ -132,7 +132,7 @@ def test_fssd_spectral_null_has_the_weights_of_the_matrix():
     )
     matrix = reference.fssd_matrix(X, -X, result.locations, "rbf", result.bandwidths[0])
     centre = np.eye(40) - 1 / 40
-    weights = limit_law(np.linalg.eigvalsh(centre @ matrix @ centre) / 40, 40)
+    weights = limit_weights(np.linalg.eigvalsh(centre @ matrix @ centre) / 40, 40)
     np.testing.assert_allclose(
         np.log(result.pvalue), log_tail_of_weighted_chi_square(weights, result.statistic), rtol=1e-6
     )

@@ -30,7 +30,6 @@ import os
 import sys
 from collections.abc import Callable
 
-from ..sessions import session as holding  # noqa: F401
 from .errors import CudaUnavailable, DeviceOutOfMemory  # noqa: F401
 
 INSTALL = (

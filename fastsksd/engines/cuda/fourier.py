@@ -10,7 +10,7 @@ import numpy as np
 from numba import float64, int64, void
 
 from ...compute.linalg import eigenvalues_of_product
-from ...compute.pointwise import own_term, stein_term
+from ...compute.pointwise import diagonal_term, stein_term
 from ..fourier import TOLERANCE, FourierEngine
 from .blocks import (
     CHUNK,
@@ -259,7 +259,7 @@ class CudaFourierEngine(FourierEngine):
     def _run_series(self, weights, start):
         coefficients = self.layout.coefficients
         _, s, a = self.loaded
-        diagonal = self.inside * own_term(s, a[:, None])
+        diagonal = self.inside * diagonal_term(s, a[:, None])
         totals, parts = zeros(int(coefficients.size)), None
         far = [
             _Far(self, q, indices, weights)

@@ -13,7 +13,7 @@ import copy
 import numpy as np
 from numba import boolean, float32, float64, int64, void
 
-from ...compute.pointwise import own_term, stein_term
+from ...compute.pointwise import diagonal_term, stein_term
 from ..pairs import PairTerms
 from .blocks import CHUNK, DEPTH, PADDED, add_outer, on_device, zeros
 from .data import projections
@@ -229,11 +229,11 @@ class CudaDirectEngine(PairTerms):
 
     def diagonal(self):
         """``sum_i mu_ii`` for each slice."""
-        return own_term(self.s, self.a[:, None]).sum(axis=1)
+        return diagonal_term(self.s, self.a[:, None]).sum(axis=1)
 
     def diagonal_terms(self):
         """``mu_ii``, summed over slices, (n,)."""
-        return own_term(self.s, self.a[:, None]).sum(axis=0)
+        return diagonal_term(self.s, self.a[:, None]).sum(axis=0)
 
     def sums(self):
         """``sum_{i != j} mu_ij`` for each slice."""
