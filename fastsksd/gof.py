@@ -136,7 +136,7 @@ def gof_test(
     tol : float
         Largest error of a Stein term with Fourier series, relative to the size of its parts: a
         V-statistic is off by at most `tol` times twice its diagonal part.
-    method : {"sksd", "ksd", "rfsd", "fssd", "mmd", "ksdagg"} or object of `fastsksd.baselines`
+    method : {"sksd", "ksd", "ksdagg", "psd", "fssd", "rfsd", "mmd"} or baseline
         The sliced discrepancy ("sksd"), or for comparison a test without slices. A name means the
         published settings; other settings are arguments of the classes in `fastsksd.baselines`, as
         in ``method=fs.baselines.RFSD(n_features=20)``.

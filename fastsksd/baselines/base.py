@@ -57,6 +57,8 @@ class Baseline:
     ----------
     name : str
         For ``gof_test(method=...)``.
+    title : str
+        For tables and figures.
     nulls : tuple of str
         Null distributions on offer; the first is the default.
     is_family : bool
@@ -76,6 +78,7 @@ class Baseline:
     """
 
     name = ""
+    title = ""
     nulls = NULLS
     is_family = False
     needs_score = True

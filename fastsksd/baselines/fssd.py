@@ -76,6 +76,7 @@ class FSSD(Baseline):
     max_steps: int = 50
 
     name = "fssd"
+    title = "FSSD"
     explicable = True
 
     @property

@@ -39,6 +39,7 @@ class KSD(Baseline):
     """
 
     name = "ksd"
+    title = "KSD"
     explicable = True
 
     def measure(self, task: Task, prepared: Any) -> Outcome:

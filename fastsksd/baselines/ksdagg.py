@@ -71,6 +71,7 @@ class KSDAgg(KSD):
     n_level: int = 2000
 
     name = "ksdagg"
+    title = "KSDAgg"
     nulls = ("wild",)
     has_kernel = False
     is_family = True

@@ -117,6 +117,7 @@ class MMD(Baseline):
     n_model: int | None = None
 
     name = "mmd"
+    title = "MMD"
     nulls = ("permutation",)
     needs_score = False
 

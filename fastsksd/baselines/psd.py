@@ -62,6 +62,7 @@ class PSD(Baseline):
     degree: int = 2
 
     name = "psd"
+    title = "PSD"
     has_kernel = False
     explicable = True
 

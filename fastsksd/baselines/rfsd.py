@@ -120,6 +120,7 @@ class RFSD(Baseline):
     pool: int | None = None
 
     name = "rfsd"
+    title = "RFSD (L1-IMQ)"
     nulls = ("model", "spectral")
     has_kernel = False
     exact_tail = False  # replicates are drawn from the limit distribution

@@ -10,7 +10,7 @@ import numpy as np
 from .._typing import Array
 from .._validate import Option, OptionFormat
 from ..compute.linalg import gram
-from ..kernels import KERNELS
+from ..kernels import KERNELS, RBF
 from ..procedure.lags import FACTOR, autocorrelation_time
 from ..procedure.split import Samples
 from ..slices import Slices
@@ -92,7 +92,8 @@ def caveats_of_samples(
     else:
         first, width = result.slices[strongest], result.bandwidths[strongest]
     if result.lag <= 2 and n >= 20:
-        time = autocorrelation_time(samples.x, samples.scores, first, KERNELS[result.kernel](width))
+        kernel = KERNELS.get(result.kernel, RBF)(width)
+        time = autocorrelation_time(samples.x, samples.scores, first, kernel)
         if time > 1.5 and time > 1.0 + 10.0 / np.sqrt(n):
             lag = "auto" if strongest is not None else _two_digits(FACTOR * time)
             caveats.append(

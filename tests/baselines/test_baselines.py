@@ -9,7 +9,6 @@ import fastsksd as fs
 from fastsksd import baselines, models
 from fastsksd.baselines.fssd import power_criterion
 from fastsksd.compute.chi_square import limit_weights, log_tail_of_weighted_chi_square
-from fastsksd.procedure.combine import combine
 from fastsksd.procedure.nulls import Weights
 
 MODEL = models.Gaussian(np.zeros(3), 1.0)
@@ -220,43 +219,6 @@ def test_mmd_is_calibrated_and_has_power():
     )
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "imq"])
-def test_ksdagg_has_the_members_it_says(kernel):
-    h = reference.median_distance(X)
-    method = baselines.KSDAgg(multiples=[0.25, 1.0, 3.0])
-    result = fs.gof_test(X, -X, method=method, kernel=kernel, n_resamples=50, rng=1)
-    signs = Weights("wild", 40, 50, rng=np.random.default_rng(1)).matrix()
-    statistics, replicates = [], []
-    for multiple in method.multiples:
-        matrix = reference.ksd_matrix(X, -X, kernel, multiple * h)
-        statistics.append(reference.u_statistic(matrix))
-        replicates.append([reference.bootstrap_replicate(matrix, w) / (40 * 39) for w in signs])
-    members = sorted(result.members, key=lambda member: member.multiple)
-    np.testing.assert_allclose([member.statistic for member in members], statistics, rtol=1e-9)
-    combined = combine(np.array(statistics), np.array(replicates))
-    np.testing.assert_allclose(
-        [result.evidence, result.pvalue], [combined.evidence, combined.pvalue], rtol=1e-6
-    )
-    assert "of 3 members" in repr(result) and result.method == "ksdagg"
-
-
-def test_ksdagg_is_calibrated():
-    assert holds_its_level(rejections("ksdagg", n=40))
-    assert rejections("ksdagg", n=40, trials=60, null="spectral") <= stats.binom.ppf(
-        0.999, 60, 0.05
-    )
-
-
-def test_ksdagg_sees_what_one_bandwidth_misses():
-    model = models.GaussianMixture([0.5, 0.5], [[-20.0], [20.0]], 1.0)
-    x = models.GaussianMixture([0.5, 0.5], [[-20.0], [20.0]], 0.3).sample(80, rng=0)
-    pvalues = [
-        fs.gof_test(x, model, method=method, n_resamples=199, rng=1).pvalue
-        for method in ("ksd", "ksdagg")
-    ]
-    assert pvalues[1] <= 0.02 < pvalues[0]
-
-
 BAD = {
     "slices": (dict(method="rfsd", n_slices=2), "`n_slices` does not apply to method='rfsd'"),
     "debias": (dict(method="rfsd", debias=False), "`debias` does not apply"),
@@ -343,11 +305,6 @@ def test_bad_options(case):
         (lambda: baselines.MMD(n_model=1), ValueError, "`n_model` must be at least 2"),
         (lambda: fs.mmd(X, X[:, :2]), ValueError, "`y` must have 3 columns"),
         (lambda: fs.mmd(X, X, statistic="w"), ValueError, "`statistic` must be one of 'u', 'v'"),
-        (
-            lambda: baselines.KSDAgg(multiples=[1.0, -1.0]),
-            ValueError,
-            "`multiples` must be positive",
-        ),
         (lambda: baselines.RFSD(pool=1), ValueError, "`pool` must be at least 2"),
     ],
 )
