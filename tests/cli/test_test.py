@@ -572,7 +572,7 @@ def test_bad_options(run):
         "--score numpy:negative --mean 1": "--mean is a parameter of --model",
         "--model gaussian --alpha 1": "--alpha must be between 0 and 1",
         "--model gaussian --n-slices 3": "--n-slices must be between 1 and 2",
-        "--model gaussian --method ksd --n-slices 1": "is about slices",
+        "--model gaussian --method ksd --n-slices 1": "leave it out",
         "--model gaussian --bandwidth -1": "--bandwidth",
         "--model gaussian --lag 3 --null spectral": "whose signs can follow autocorrelated samples",
         "--model gaussian --train 1.5": "must be a fraction between 0 and 1",
