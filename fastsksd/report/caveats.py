@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -92,7 +92,8 @@ def caveats_of_samples(
     else:
         first, width = result.slices[strongest], result.bandwidths[strongest]
     if result.lag <= 2 and n >= 20:
-        time = autocorrelation_time(samples.x, samples.scores, first, KERNELS[result.kernel](width))
+        kernel, scores = KERNELS[result.kernel](width), cast(Array, samples.scores)
+        time = autocorrelation_time(samples.x, scores, first, kernel)
         if time > 1.5 and time > 1.0 + 10.0 / np.sqrt(n):
             lag = "auto" if strongest is not None else _two_digits(FACTOR * time)
             caveats.append(

@@ -111,5 +111,5 @@ def test_files(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"`idata`: there is no file .*other\.nc"):
         fs.interop.arviz.draws(tmp_path / "other.nc")
     (tmp_path / "text.nc").write_text("not a netCDF file")
-    with pytest.raises(ValueError, match=r"text\.nc could not be read as netCDF"):
+    with pytest.raises(ValueError, match="could not be read as netCDF"):
         fs.interop.arviz.draws(tmp_path / "text.nc")
