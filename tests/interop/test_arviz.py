@@ -79,7 +79,7 @@ def test_stored_gradients(idata):
     np.testing.assert_array_equal(some.score, draws.score[:, 1:])
     assert some.names == draws.names[1:]
     with pytest.raises(
-        ValueError, match="`var_names` .*: no variable 'tau'; there are 'mu', 'theta'"
+        ValueError, match=r"`var_names` .*: no variable 'tau'; there are 'mu', 'theta'"
     ):
         fs.interop.arviz.draws(idata, var_names="tau", on_divergence="drop")
 
