@@ -12,6 +12,7 @@ import numpy as np
 
 from ._typing import Array, ArrayLike, EngineName, KernelLike, Rng, Score, SlicesLike, Statistic
 from ._validate import (
+    ArgumentError,
     check_choice,
     check_integer,
     check_names,
@@ -338,7 +339,7 @@ def orthogonal_sksd(
     n_slices = check_integer("n_slices", n_slices, 2)
     directions = check_basis(basis, None, d)
     if directions is None:
-        raise ValueError("`basis` must be 'identity' or an (m, d) array.")
+        raise ArgumentError("basis", "must be 'identity' or an (m, d) array")
     rng = check_rng(rng)
     scores = evaluate_score(check_score(score), x)
     value, variance = 0.0, 0.0

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ._typing import Array, KernelLike
-from ._validate import check_choice, check_positive_vector, frozen
+from ._validate import ArgumentError, ArgumentTypeError, check_choice, check_positive_vector, frozen
 from .compute.medians import median_distances
 
 
@@ -81,7 +81,9 @@ class Kernel:
         if not isinstance(self.bandwidth, str):
             given = np.asarray(self.bandwidth)
             if given.ndim == 1 and given.size != m:
-                raise ValueError(f"`bandwidth` has {given.size} values but there are {m} slices.")
+                raise ArgumentError(
+                    "bandwidth", f"has {given.size} values but there are {m} slices"
+                )
             return np.broadcast_to(given, m).astype(float)
         h = median_distances(y)
         flat = np.flatnonzero(h <= 1e-13 * scale)  # what round-off leaves of a constant
@@ -150,9 +152,10 @@ def as_kernel(kernel: KernelLike) -> Kernel:
     if isinstance(kernel, str):
         check_choice("kernel", kernel, KERNELS)
         return KERNELS[kernel]()
-    raise TypeError(
-        "`kernel` must be 'rbf', 'imq' or a kernel object such as RBF(bandwidth=1.0), not "
-        f"{type(kernel).__name__}."
+    raise ArgumentTypeError(
+        "kernel",
+        "must be 'rbf', 'imq' or a kernel object such as RBF(bandwidth=1.0), not "
+        f"{type(kernel).__name__}",
     )
 
 

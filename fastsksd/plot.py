@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from .result import GofResult
 
+__all__ = ["members", "null", "power", "report", "samples", "slices", "spectrum", "witness"]
+
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK, GREY = (
     "#000000", "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7", "#8c8c8c",
 )  # fmt: skip
@@ -86,6 +88,7 @@ def null(result: GofResult, *, ax: Axes | None = None, alpha: float = 0.05) -> A
     Returns
     -------
     matplotlib.axes.Axes
+        The axes drawn on.
 
     See Also
     --------
@@ -170,6 +173,17 @@ def members(result: GofResult, *, ax: Axes | None = None, alpha: float = 0.05) -
     Returns
     -------
     matplotlib.axes.Axes
+        The axes drawn on.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> from matplotlib.figure import Figure
+    >>> x = np.random.default_rng(0).standard_normal((100, 2)) * [0.5, 1.0]
+    >>> result = fs.gof_test(x, np.negative, n_resamples=99, rng=0)
+    >>> ax = fs.plot.members(result, ax=Figure().subplots())
+    >>> bool(ax.get_xlabel())
+    True
     """
     check_probability("alpha", alpha)
     if not result.members:
@@ -213,6 +227,17 @@ def slices(
     Returns
     -------
     matplotlib.axes.Axes
+        The axes drawn on.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> from matplotlib.figure import Figure
+    >>> x = np.random.default_rng(0).standard_normal((100, 2)) * [0.5, 1.0]
+    >>> result = fs.gof_test(x, np.negative, n_resamples=99, rng=0)
+    >>> ax = fs.plot.slices(result, ax=Figure().subplots())
+    >>> bool(ax.get_xlabel())
+    True
     """
     check_probability("alpha", alpha)
     explanation = _explanation_with_slices(what, names, _BARS)
@@ -269,10 +294,21 @@ def witness(
     Returns
     -------
     matplotlib.axes.Axes
+        The axes drawn on.
 
     See Also
     --------
     fastsksd.report.witness : What a witness is.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> from matplotlib.figure import Figure
+    >>> x = np.random.default_rng(0).standard_normal((100, 2)) * [0.5, 1.0]
+    >>> result = fs.gof_test(x, np.negative, n_resamples=99, rng=0)
+    >>> ax = fs.plot.witness(result, ax=Figure().subplots())
+    >>> bool(ax.get_xlabel())
+    True
     """
     which = check_integer("which", which, 0)
     explanation = _explanation_with_slices(what, names, which + 1)
@@ -313,6 +349,17 @@ def samples(
     Returns
     -------
     matplotlib.axes.Axes
+        The axes drawn on.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> from matplotlib.figure import Figure
+    >>> x = np.random.default_rng(0).standard_normal((100, 2)) * [0.5, 1.0]
+    >>> result = fs.gof_test(x, np.negative, n_resamples=99, rng=0)
+    >>> ax = fs.plot.samples(result, ax=Figure().subplots())
+    >>> bool(ax.get_xlabel())
+    True
     """
     explanation = what if isinstance(what, Explanation) else what.explain(names=names, n_slices=1)
     ax = _axes(ax)
@@ -372,6 +419,7 @@ def spectrum(what: Slices | GofResult, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     matplotlib.axes.Axes
+        The axes drawn on.
 
     Examples
     --------
@@ -471,6 +519,7 @@ def power(
     Returns
     -------
     matplotlib.axes.Axes
+        The axes drawn on.
 
     Examples
     --------
@@ -536,6 +585,15 @@ def report(result: GofResult, *, names: Sequence[str] | None = None, alpha: floa
     Returns
     -------
     matplotlib.figure.Figure
+        A figure that pyplot does not know of.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> x = np.random.default_rng(0).standard_normal((100, 2)) * [0.5, 1.0]
+    >>> figure = fs.plot.report(fs.gof_test(x, np.negative, n_resamples=99, rng=0))
+    >>> len(figure.axes) >= 4
+    True
     """
     explanation = result.explain(names=names, n_slices=_BARS) if is_explicable(result) else None
     first = members if result.null_distribution.size == 0 else null

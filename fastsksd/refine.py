@@ -15,6 +15,8 @@ import numpy as np
 from ._progress import ProgressBar
 from ._typing import Array, ArrayLike, EngineName, KernelLike, Rng, Score, SlicesLike, Statistic
 from ._validate import (
+    ArgumentError,
+    ArgumentTypeError,
     check_betas,
     check_choice,
     check_integer,
@@ -247,8 +249,8 @@ def refine_slices(
     epochs = check_integer("epochs", epochs, 0)
     batch_size = check_integer("batch_size", batch_size, 2)
     if batch_size > n:
-        raise ValueError(
-            f"`batch_size` must be at most the number of samples, {n}; got {batch_size}."
+        raise ArgumentError(
+            "batch_size", f"must be at most the number of samples, {n}; got {batch_size}"
         )
     learning_rate = check_number("learning_rate", learning_rate, 0.0, strict=True)
     betas = check_betas(betas)
@@ -257,8 +259,8 @@ def refine_slices(
     check_choice("parametrisation", parametrisation, ("unit", "raw"))
     patience = epochs if patience is None else check_integer("patience", patience, 1)
     if callback is not None and not callable(callback):
-        raise TypeError(
-            f"`callback` must be a function of (epoch, value), not {type(callback).__name__}."
+        raise ArgumentTypeError(
+            "callback", f"must be a function of (epoch, value), not {type(callback).__name__}"
         )
     rng = check_rng(rng)
     scores = evaluate_score(check_score(score), x)

@@ -123,6 +123,7 @@ class GofResult:
         Returns
         -------
         bool
+            True if the p-value is at most `alpha`.
         """
         return bool(self.pvalue <= check_probability("alpha", alpha))
 
@@ -147,8 +148,8 @@ class GofResult:
         x : (n, d) array, optional
             Other samples to look at along the slices of this test. They must not be the samples
             the slices were found on. Needed for results of `gof_stream` and `gof_batch`, which hold
-            no samples. (Results of `gof_test` refer to the samples, which must not be changed in
-            place.)
+            no samples. Results of `gof_test` refer to the samples, which must not be changed in
+            place.
         score : (n, d) array, callable or model, optional
             Score of the model at these samples.
         names : sequence of str, optional
@@ -167,6 +168,7 @@ class GofResult:
         Returns
         -------
         Explanation
+            The explanation as data, which prints as a table.
 
         Raises
         ------
@@ -207,14 +209,19 @@ class GofResult:
 
         Parameters
         ----------
-        x, score, names
-            As for `explain`.
+        x : (n, d) array, optional
+            Other samples to look at, as for `explain`.
+        score : (n, d) array, callable or model, optional
+            Score of the model at these samples.
+        names : sequence of str, optional
+            Names of the coordinates; by default those that the samples came with.
         alpha : float
             Level of the test.
 
         Returns
         -------
         str
+            The paragraph.
 
         Examples
         --------

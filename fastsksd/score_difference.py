@@ -32,7 +32,14 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from ._typing import Array, EngineName, KernelLike, Score
-from ._validate import check_choice, check_number, evaluate_score, score_is_array
+from ._validate import (
+    ArgumentError,
+    ArgumentTypeError,
+    check_choice,
+    check_number,
+    evaluate_score,
+    score_is_array,
+)
 from .compute.eigen import Operators
 from .compute.linalg import product
 from .compute.medians import median_distance
@@ -320,8 +327,8 @@ class SteinGradient(ScoreDifference):
     --------
     >>> import numpy as np, fastsksd as fs
     >>> x = np.random.default_rng(0).standard_normal((500, 2))
-    >>> moment = fs.score_difference.SteinGradient(x, lambda x: [0.5, 0.0] - x).second_moment()
-    >>> bool(moment[0, 0] > 10 * abs(moment[1, 1]))
+    >>> estimate = fs.score_difference.SteinGradient(x, np.negative)
+    >>> bool(abs(estimate.score_q(np.array([[1.0, 0.0]])) - [-1.0, 0.0]).max() < 0.2)
     True
     """
 
@@ -455,15 +462,15 @@ def score_difference(
     True
     """
     if not isinstance(debias, (bool, np.bool_)):
-        raise TypeError(f"`debias` must be True or False, not {type(debias).__name__}.")
+        raise ArgumentTypeError("debias", f"must be True or False, not {type(debias).__name__}")
     if isinstance(estimator, ScoreDifference):
         if not np.array_equal(estimator.x, x):
-            raise ValueError("`estimator` was made from other samples than `x`.")
+            raise ArgumentError("estimator", "was made from other samples than `x`")
         return estimator
     if not isinstance(estimator, str) or estimator not in ESTIMATORS:
         listing = ", ".join(repr(name) for name in ESTIMATORS)
-        raise ValueError(
-            f"`estimator` must be one of {listing}, or a ScoreDifference object; got {estimator!r}."
+        raise ArgumentError(
+            "estimator", f"must be one of {listing}, or a ScoreDifference object; got {estimator!r}"
         )
     if estimator == "exact":
         if score_q is None:
@@ -473,13 +480,13 @@ def score_difference(
             )
         return ExactDifference(x, score, score_q)
     if score_q is not None:
-        raise ValueError(
-            f"`score_q` is used by estimator='exact' only; got estimator={estimator!r}."
+        raise ArgumentError(
+            "score_q", f"is used by estimator='exact' only; got estimator={estimator!r}"
         )
     width = _width(kernel)
     if estimator == "ke" and debias and x.shape[0] < 3:
-        raise ValueError(
-            "`x` must hold at least 3 samples for debias=True; use debias=False or more samples."
+        raise ArgumentError(
+            "x", "must hold at least 3 samples for debias=True; use debias=False or more samples"
         )
     if estimator == "ge":
         return SteinGradient(x, score, width=width, engine=engine)
@@ -492,23 +499,25 @@ def _width(kernel: KernelLike) -> float | None:
     """The kernel's bandwidth, None for the median."""
     kernel = as_kernel(kernel)
     if not isinstance(kernel, RBF):
-        raise ValueError(
-            "`kernel` of the score difference must be 'rbf' (KE and GE smooth with a Gaussian); "
-            f"got {kernel.name!r}."
+        raise ArgumentError(
+            "kernel",
+            "of the score difference must be 'rbf' (KE and GE smooth with a Gaussian); "
+            f"got {kernel.name!r}",
         )
     if np.ndim(kernel.bandwidth):
-        raise ValueError(
-            "`kernel` of the score difference must have one bandwidth, not one per slice."
+        raise ArgumentError(
+            "kernel", "of the score difference must have one bandwidth, not one per slice"
         )
     return None if kernel.bandwidth == "median" else kernel.bandwidth
 
 
 def _checked_width(width: float) -> float:
     if not _WIDTHS[0] <= width <= _WIDTHS[1]:
-        raise ValueError(
-            f"`x` has a median distance (or a bandwidth given) of {width:.0e}, and slices can be "
+        raise ArgumentError(
+            "x",
+            f"has a median distance (or a bandwidth given) of {width:.0e}, and slices can be "
             f"found between {_WIDTHS[0]:.0e} and {_WIDTHS[1]:.0e}; rescale the samples, and the "
-            "scores by the inverse."
+            "scores by the inverse",
         )
     return width
 
@@ -516,9 +525,10 @@ def _checked_width(width: float) -> float:
 def _differentiable(name: str, score: Score, estimator: str) -> Any:
     """A model with derivatives of its score, made from a function where there is none."""
     if score_is_array(score):
-        raise ValueError(
-            f"`{name}` must be a callable or a model for estimator={estimator!r}, which "
-            "differentiates it; got an array."
+        raise ArgumentError(
+            name,
+            f"must be a callable or a model for estimator={estimator!r}, which "
+            "differentiates it; got an array",
         )
     if hasattr(score, "score_along"):
         return score

@@ -15,6 +15,8 @@ import numpy as np
 
 from ._typing import Array, ArrayLike, EngineName, KernelLike, Rng, Score, SlicesLike
 from ._validate import (
+    ArgumentError,
+    ArgumentTypeError,
     check_integer,
     check_number,
     check_rng,
@@ -89,9 +91,10 @@ class Slices:
             if values is not None:
                 values = np.asarray(values, dtype=float)
                 if values.shape != (r.shape[0],):
-                    raise ValueError(
-                        f"`{name}` must have one value for each of {r.shape[0]} slices; got shape "
-                        f"{values.shape}."
+                    raise ArgumentError(
+                        name,
+                        f"must have one value for each of {r.shape[0]} slices; got shape "
+                        f"{values.shape}",
                     )
                 object.__setattr__(self, name, frozen(values))
 
@@ -122,13 +125,13 @@ def as_slices(slices: SlicesLike, d: int) -> Slices:
     """`slices` as a `Slices` object of dimension `d`; a pair (r, g) is accepted."""
     if not isinstance(slices, Slices):
         if not (isinstance(slices, (tuple, list)) and len(slices) == 2):
-            raise TypeError(
-                f"`slices` must be a Slices object or a pair (r, g); got {type(slices).__name__}."
+            raise ArgumentTypeError(
+                "slices", f"must be a Slices object or a pair (r, g); got {type(slices).__name__}"
             )
         slices = Slices(*slices)  # type: ignore[arg-type]
     if slices.d != d:
-        raise ValueError(
-            f"`slices` are directions in {slices.d} dimensions but `x` has {d} columns."
+        raise ArgumentError(
+            "slices", f"are directions in {slices.d} dimensions but `x` has {d} columns"
         )
     return slices
 
@@ -307,15 +310,17 @@ def check_basis(
     if n_slices is not None:
         check_integer("n_slices", n_slices, 1, d)
         if basis is not None:
-            raise ValueError(
-                "`n_slices` prunes active directions; with a fixed `basis`, pass the rows wanted "
-                "instead."
+            raise ArgumentError(
+                "n_slices",
+                "prunes active directions; with a fixed `basis`, pass the rows wanted instead",
             )
     if basis is None:
         return None
     if isinstance(basis, str):
         if basis != "identity":
-            raise ValueError(f"`basis` must be None, 'identity' or an (m, d) array; got {basis!r}.")
+            raise ArgumentError(
+                "basis", f"must be None, 'identity' or an (m, d) array; got {basis!r}"
+            )
         return np.eye(d)
     return check_unit_rows("basis", basis, d=d)
 

@@ -374,8 +374,8 @@ def test_refinement_sharpens_the_test():
 
 GOF = {
     "family": (dict(refine=5), ValueError, "`refine` improves slices found on training samples"),
-    "given slices": (dict(refine=5, slices=START), ValueError, "`refine` improves slices found"),
-    "ksd": (dict(refine=5, method="ksd"), ValueError, "`refine` improves slices found"),
+    "given slices": (dict(refine=5, slices=START), ValueError, "`refine` has nothing to choose"),
+    "ksd": (dict(refine=5, method="ksd"), ValueError, "`refine` does not apply to"),
     "negative": (dict(refine=-1, n_slices=2), ValueError, "`refine` must be at least 0"),
     "a word": (dict(refine="yes", n_slices=2), TypeError, "`refine` must be an integer"),
     "unknown option": (

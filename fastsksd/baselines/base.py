@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from .._typing import Array, Score
-from .._validate import check_samples
+from .._validate import ArgumentError, check_samples
 from ..compute.medians import median_distance
 from ..engines import PairEngine
 from ..kernels import Kernel
@@ -211,7 +211,7 @@ class Baseline:
 def one_bandwidth(kernel: Kernel, x: Array, method: str) -> float:
     """The bandwidth of a kernel of all coordinates: a number, or the median distance in `x`."""
     if np.ndim(kernel.bandwidth):
-        raise ValueError(f"`kernel` of the {method} must have one bandwidth; got one per slice.")
+        raise ArgumentError("kernel", f"of the {method} must have one bandwidth; got one per slice")
     if isinstance(kernel.bandwidth, str):
         return median_distance(x)
     return float(np.asarray(kernel.bandwidth))
@@ -222,9 +222,10 @@ def samples_of_model(
 ) -> Array:
     """Samples drawn by the model's own `.sample` method."""
     if not callable(getattr(model, "sample", None)):
-        raise ValueError(
-            f"`score` must be a model with a `.sample` method for method={method!r}; got "
-            f"{type(model).__name__}."
+        raise ArgumentError(
+            "score",
+            f"must be a model with a `.sample` method for method={method!r}; got "
+            f"{type(model).__name__}",
         )
     drawn = model.sample(count, rng=rng)
     return check_samples(drawn, "score.sample", min_rows=count, d=d)

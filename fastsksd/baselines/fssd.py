@@ -23,7 +23,7 @@ from typing import Any, cast
 import numpy as np
 
 from .._typing import Array
-from .._validate import check_integer, check_statistic
+from .._validate import ArgumentTypeError, check_integer, check_statistic
 from ..engines import PairEngine
 from ..kernels import KERNELS
 from ..procedure.evaluate import Outcome, evaluate_pairs
@@ -87,8 +87,8 @@ class FSSD(Baseline):
         check_integer("n_locations", self.n_locations, 1)
         check_integer("max_steps", self.max_steps, 1)
         if not isinstance(self.optimise, (bool, np.bool_)):
-            raise TypeError(
-                f"`optimise` must be True or False, not {type(self.optimise).__name__}."
+            raise ArgumentTypeError(
+                "optimise", f"must be True or False, not {type(self.optimise).__name__}"
             )
 
     def prepare(self, task: Task) -> tuple[Array, float]:

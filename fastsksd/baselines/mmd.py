@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import Array, ArrayLike, KernelLike, Statistic
-from .._validate import check_choice, check_integer, check_samples, check_statistic
+from .._validate import ArgumentError, check_choice, check_integer, check_samples, check_statistic
 from ..compute.linalg import product, quadratic_forms
 from ..engines.multivariate import KernelPairs
 from ..engines.pairs import tiles
@@ -129,9 +129,9 @@ class MMD(Baseline):
         if self.y is not None:
             object.__setattr__(self, "y", check_samples(self.y, "y", min_rows=2))
             if self.n_model is not None:
-                raise ValueError(
-                    "`n_model` is how many samples to draw from the model, and `y` are given; "
-                    "leave one out."
+                raise ArgumentError(
+                    "n_model",
+                    "is how many samples to draw from the model, and `y` are given; leave one out",
                 )
         if self.n_model is not None:
             check_integer("n_model", self.n_model, 2)

@@ -54,7 +54,14 @@ import numba
 import numpy as np
 
 from .._typing import Array
-from .._validate import check_choice, check_integer, check_number, check_statistic, evaluate_score
+from .._validate import (
+    ArgumentError,
+    check_choice,
+    check_integer,
+    check_number,
+    check_statistic,
+    evaluate_score,
+)
 from ..compute.jit import compiled, parallel, prefer_wide_vectors
 from ..compute.linalg import gram
 from ..compute.medians import median_distance
@@ -137,7 +144,7 @@ class RFSD(Baseline):
         for field in ("gamma", "df", "width"):
             check_number(field, getattr(self, field), 0.0, strict=True)
         if self.gamma > 1:
-            raise ValueError(f"`gamma` must be at most 1; got {self.gamma}.")
+            raise ArgumentError("gamma", f"must be at most 1; got {self.gamma}")
 
     def prepare(self, task: Task) -> tuple[Array, float]:
         x, d = task.x, task.x.shape[1]
@@ -178,8 +185,8 @@ class RFSD(Baseline):
         n, d = task.x.shape
         size = max(5000, 40 * n) if self.pool is None else self.pool
         if size < 2 * n:
-            raise ValueError(
-                f"`pool` must be at least twice the number of samples, {n}; got {size}."
+            raise ArgumentError(
+                "pool", f"must be at least twice the number of samples, {n}; got {size}"
             )
         pool = samples_of_model(task.score, size, d, self.name, task.rng)
         everything = np.concatenate([task.x, pool])

@@ -8,6 +8,7 @@ import numba
 import numpy as np
 
 from .._typing import Array
+from .._validate import ArgumentError
 from .jit import bits_float, compiled, float_bits, parallel, prefer_wide_vectors
 from .linalg import product
 
@@ -38,18 +39,19 @@ def median_distance(x: Array) -> float:
     if not np.isfinite(np.median(squares)):
         raise too_large(x)
     if 0 < np.abs(x).max() < _SMALLEST:
-        raise ValueError(
-            f"`x` varies by no more than {np.abs(x).max():.0e}, the square of which vanishes; "
-            "rescale the samples."
+        raise ArgumentError(
+            "x",
+            f"varies by no more than {np.abs(x).max():.0e}, the square of which vanishes; "
+            "rescale the samples",
         )
     distances = _pair_distances(product(x, x), squares)
     middle = np.median(distances)
     if middle <= 0:
         positive = distances[distances > 0]
         if positive.size == 0:
-            raise ValueError(
-                "`x` holds the same sample over and over: the median distance between samples is "
-                "zero."
+            raise ArgumentError(
+                "x",
+                "holds the same sample over and over: the median distance between samples is zero",
             )
         middle = np.median(positive)
     return float(middle)

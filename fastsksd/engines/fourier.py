@@ -34,7 +34,7 @@ import numba
 import numpy as np
 
 from .._typing import Array
-from .._validate import check_number
+from .._validate import ArgumentError, check_number
 from ..compute.jit import compiled, parallel, prefer_wide_vectors
 from ..compute.linalg import eigenvalues_of_product, gram, product, weighted_squares
 from ..compute.pointwise import diagonal_term, stein_term
@@ -345,7 +345,7 @@ def check_tolerance(tol: float) -> float:
     """`tol` must be one that double precision can keep."""
     tol = check_number("tol", tol, 0.0, strict=True)
     if not 1e-12 <= tol <= 0.1:
-        raise ValueError(f"`tol` must be between 1e-12 and 0.1; got {tol:g}.")
+        raise ArgumentError("tol", f"must be between 1e-12 and 0.1; got {tol:g}")
     return tol
 
 

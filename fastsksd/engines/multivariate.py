@@ -6,6 +6,7 @@ import numba
 import numpy as np
 
 from .._typing import Array
+from .._validate import ArgumentError
 from ..compute.jit import compiled, parallel, pointwise, prefer_wide_vectors
 from ..compute.linalg import product
 from ..compute.medians import median_distance
@@ -163,6 +164,6 @@ def _kernel_row(code, out, square, squares):
 def ksd_pairs(x: Array, scores: Array, kernel: Kernel) -> tuple[MultivariateEngine, float]:
     """Pair terms of the KSD, and the bandwidth."""
     if np.ndim(kernel.bandwidth):
-        raise ValueError("`kernel` of the KSD must have one bandwidth; got one per slice.")
+        raise ArgumentError("kernel", "of the KSD must have one bandwidth; got one per slice")
     h = median_distance(x) if kernel.bandwidth == "median" else kernel.bandwidth
     return MultivariateEngine(kernel.code, x, scores, h), h

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from .._typing import Array
-from .._validate import check_choice
+from .._validate import ArgumentError, Option, check_choice
 from ..gof import gof_test
 from ..result import GofResult
 
@@ -132,7 +132,9 @@ def check_variables(var_names: VarNames, known: Sequence[str]) -> list[str]:
     missing = [name for name in names if name not in known]
     if missing or not names:
         what = f"no variable {missing[0]!r}" if missing else "nothing asked for"
-        raise ValueError(f"`var_names`: {what}; there are {', '.join(map(repr, known))}.")
+        raise ArgumentError(
+            "var_names", f"must name variables: {what}; there are {', '.join(map(repr, known))}"
+        )
     return list(dict.fromkeys(names))
 
 
@@ -165,10 +167,14 @@ def collect(
     keep = np.ones(chain.size, dtype=bool)
     if on_divergence != "keep" and diverging.any():
         if on_divergence == "error":
-            raise ValueError(
-                f"{_count(diverging, chain)} diverged, so the sampler did not follow the posterior "
-                "there. Give on_divergence='keep' to test the draws as they are, or "
-                "on_divergence='drop' to remove these, which may hide a misfit."
+            raise ArgumentError(
+                "on_divergence",
+                f"is 'error', and {_count(diverging, chain)} diverged: the sampler did not follow "
+                "the posterior there. ",
+                Option("on_divergence", "keep"),
+                " tests the draws as they are; ",
+                Option("on_divergence", "drop"),
+                " removes these, which may hide a misfit",
             )
         keep &= ~diverging
     keep = _finite(x, keep, chain, on_nan, "hold NaN or infinity in unconstrained space")
@@ -205,7 +211,12 @@ def _finite(
     """Which of the draws to `keep` have finite values; an error where that is asked for."""
     bad = keep & ~np.isfinite(values).all(axis=1)
     if bad.any() and on_nan == "error":
-        raise ValueError(f"{_count(bad, chain)} {complaint}. Give on_nan='drop' to remove them.")
+        raise ArgumentError(
+            "on_nan",
+            f"is 'error', and {_count(bad, chain)} {complaint}; ",
+            Option("on_nan", "drop"),
+            " removes them",
+        )
     return keep & ~bad
 
 

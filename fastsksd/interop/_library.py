@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import SlicesLike
-from .._validate import check_integer
+from .._validate import ArgumentTypeError, check_integer
 from ..slices import Slices
 
 
@@ -28,8 +28,8 @@ def directions(slices: SlicesLike | tuple[Any, Any]) -> tuple[Any, Any]:
     if isinstance(slices, Slices):
         return slices.r, slices.g
     if not (isinstance(slices, (tuple, list)) and len(slices) == 2):
-        raise TypeError(
-            f"`slices` must be a Slices object or a pair (r, g); got {type(slices).__name__}."
+        raise ArgumentTypeError(
+            "slices", f"must be a Slices object or a pair (r, g); got {type(slices).__name__}"
         )
     r, g = slices
     return r, g

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import Score
-from .._validate import evaluate_score, score_is_array
+from .._validate import ArgumentError, ArgumentTypeError, evaluate_score, score_is_array
 from ._draws import Block, Draws, OnDivergence, OnNan, VarNames, check_variables, collect, indexed
 from ._library import library
 
@@ -106,11 +106,12 @@ def read(idata: Any, name: str = "idata") -> Any:
         try:
             return arviz.from_netcdf(path)
         except Exception as error:
-            raise ValueError(f"`{name}`: {path} could not be read as netCDF: {error}") from error
+            raise ArgumentError(name, f"could not be read as netCDF: {error}") from error
     if not (hasattr(idata, "groups") or hasattr(idata, "data_vars") or isinstance(idata, Mapping)):
-        raise TypeError(
-            f"`{name}` must be an InferenceData, DataTree or Dataset, a mapping of names to arrays "
-            f"(chains, draws, ...), or the path of a netCDF file; got {type(idata).__name__}."
+        raise ArgumentTypeError(
+            name,
+            f"must be an InferenceData, DataTree or Dataset, a mapping of names to arrays "
+            f"(chains, draws, ...), or the path of a netCDF file; got {type(idata).__name__}",
         )
     return idata
 
@@ -155,9 +156,9 @@ def flat(
 ) -> tuple[list[str], np.ndarray]:
     """Names and values (chains, draws, k) of one variable's entries; discrete ones are an error."""
     if values.dtype.kind != "f":
-        raise ValueError(
-            f"`var_names`: {name!r} holds {values.dtype} and has no score; "
-            "name the continuous variables."
+        raise ArgumentError(
+            "var_names",
+            f"must name continuous variables: {name!r} holds {values.dtype} and has no score",
         )
     return indexed(name, values.shape[2:], labels), values.reshape(*values.shape[:2], -1)
 
@@ -178,9 +179,10 @@ def _with_scores(blocks: list[Block], score: Any) -> list[Block]:
     widths = np.cumsum([block.x.shape[2] for block in blocks])
     scores = np.asarray(score, dtype=float)
     if scores.shape != (chains * length, widths[-1]):
-        raise ValueError(
-            f"`score` must have the shape of the draws, {(chains * length, int(widths[-1]))}; "
-            f"got {scores.shape}."
+        raise ArgumentError(
+            "score",
+            f"must have the shape of the draws, {(chains * length, int(widths[-1]))}; "
+            f"got {scores.shape}",
         )
     parts = np.split(scores.reshape(chains, length, -1), widths[:-1], axis=2)
     return [block._replace(score=part) for block, part in zip(blocks, parts, strict=True)]
@@ -192,11 +194,12 @@ def _stored_blocks(idata: Any) -> list[Block]:
     stored = () if statistics is None else statistics.data_vars
     missing = [name for name in _STORED if name not in stored]
     if statistics is None or missing:
-        raise ValueError(
-            "`score` is needed: the sample statistics hold no "
+        raise ArgumentError(
+            "score",
+            "is needed: the sample statistics hold no "
             f"{' and no '.join(map(repr, missing))}. Give the score of the (unconstrained) "
             "variables, or the model to fastsksd.interop.pymc.draws, numpyro.draws or stan.draws; "
-            "nutpie stores both with store_gradient=True, store_unconstrained=True."
+            "nutpie stores both with store_gradient=True, store_unconstrained=True",
         )
     x, gradient = (statistics[name].transpose("chain", "draw", ...) for name in _STORED)
     owners = _owners(idata)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .._validate import ArgumentError, ArgumentTypeError
 from ._draws import Draws, OnDivergence, OnNan, VarNames, collect
 from ._library import library
 from ._trees import tree_blocks, tree_score
@@ -77,15 +78,17 @@ def draws(
     """
     jax = library("jax")
     if not hasattr(states, "position") or not hasattr(states, "logdensity"):
-        raise TypeError(
-            "`states` must be stacked states of a BlackJAX sampler, with position and logdensity; "
-            f"got {type(states).__name__}."
+        raise ArgumentTypeError(
+            "states",
+            "must be stacked states of a BlackJAX sampler, with position and logdensity; "
+            f"got {type(states).__name__}",
         )
     axes = np.ndim(states.logdensity)
     if axes not in (1, 2):
-        raise ValueError(
-            "`states` must be stacked along one axis, or two with chains; "
-            f"the log-densities have shape {np.shape(states.logdensity)}."
+        raise ArgumentError(
+            "states",
+            "must be stacked along one axis, or two with chains; "
+            f"the log-densities have shape {np.shape(states.logdensity)}",
         )
     if (axes == 2) != (chain_axis in (0, 1)):
         wanted = (
@@ -93,7 +96,7 @@ def draws(
             if axes == 2
             else "None, for states stacked along one axis"
         )
-        raise ValueError(f"`chain_axis` must be {wanted}; got {chain_axis!r}.")
+        raise ArgumentError("chain_axis", f"must be {wanted}; got {chain_axis!r}")
 
     def by_chain(leaf: Any) -> np.ndarray:
         leaf = np.asarray(leaf)
@@ -107,9 +110,9 @@ def draws(
     }
     if infos is not None:
         if not hasattr(infos, "is_divergent"):
-            raise TypeError(
-                "`infos` must have is_divergent, as those of HMC and NUTS; "
-                f"got {type(infos).__name__}."
+            raise ArgumentTypeError(
+                "infos",
+                f"must have is_divergent, as those of HMC and NUTS; got {type(infos).__name__}",
             )
         options["diverging"] = by_chain(infos.is_divergent)
     if logdensity_fn is not None:
@@ -118,7 +121,9 @@ def draws(
         )
         return collect(tree_blocks(positions), score=lambda x, rows: function(x), **options)
     if not hasattr(states, "logdensity_grad"):
-        raise ValueError(f"`logdensity_fn` is needed: {type(states).__name__} holds no gradients.")
+        raise ArgumentError(
+            "logdensity_fn", f"is needed: {type(states).__name__} holds no gradients"
+        )
     return collect(
         tree_blocks(positions, jax.tree.map(by_chain, states.logdensity_grad)), **options
     )

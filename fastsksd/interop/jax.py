@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import Array, ArrayLike, KernelLike, SlicesLike, Statistic
-from .._validate import check_choice, rounded_lengths
+from .._validate import ArgumentError, ArgumentTypeError, check_choice, rounded_lengths
 from ..discrepancy import sksd, sksd_value_and_grad
 from ..kernels import as_kernel
 from ._library import check_batch_size, directions, in_batches, library
@@ -73,12 +73,12 @@ def sksd_loss(
     kinds = [getattr(rows, "dtype", None) for rows in directions(slices)]
     x, score, r, g = (jnp.asarray(value, dtype=float) for value in (x, score, *directions(slices)))
     if score.shape != x.shape:
-        raise ValueError(
-            f"`score` must have the shape of the samples, {x.shape}; got {score.shape}."
+        raise ArgumentError(
+            "score", f"must have the shape of the samples, {x.shape}; got {score.shape}"
         )
     if r.ndim != 2 or r.shape != g.shape or r.shape[1] != x.shape[-1]:
-        raise ValueError(
-            f"`slices` must be r and g of shape (m, {x.shape[-1]}); got {r.shape} and {g.shape}."
+        raise ArgumentError(
+            "slices", f"must be r and g of shape (m, {x.shape[-1]}); got {r.shape} and {g.shape}"
         )
     # Rounding has changed the length of directions of half precision.
     r, g = (
@@ -167,7 +167,9 @@ def score_from_logp(
     """
     jax = library("jax")
     if not callable(logp):
-        raise TypeError(f"`logp` must be a function of one sample, not {type(logp).__name__}.")
+        raise ArgumentTypeError(
+            "logp", f"must be a function of one sample, not {type(logp).__name__}"
+        )
     batch_size = check_batch_size(batch_size)
     gradient = jax.jit(jax.vmap(jax.grad(logp)))
     return lambda x: in_batches(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._validate import ArgumentError, ArgumentTypeError
 from ._draws import Draws, OnDivergence, OnNan, VarNames, collect
 from ._library import library
 from ._trees import tree_blocks, tree_score
@@ -127,8 +128,8 @@ def draws(
     }
     if not isinstance(source, numpyro.infer.MCMC):
         if samples is None:
-            raise TypeError(
-                "`samples` are needed with a model; a finished numpyro.infer.MCMC has its own."
+            raise ArgumentTypeError(
+                "samples", "are needed with a model; a finished numpyro.infer.MCMC has its own"
             )
         samples = read(samples, "samples")
         target = _Target(source, model_args or (), model_kwargs or {})
@@ -138,9 +139,9 @@ def draws(
             target.log_density, positions, batch_size, diverging=diverging(samples), **options
         )
     if samples is not None:
-        raise TypeError("`samples` are for a model; a numpyro.infer.MCMC has its own.")
+        raise ArgumentTypeError("samples", "are for a model; a numpyro.infer.MCMC has its own")
     if getattr(source, "_states", None) is None:
-        raise ValueError("`source` has no draws yet; call its run method first.")
+        raise ArgumentError("source", "has no draws yet; call its run method first")
     extra = source.get_extra_fields(group_by_chain=True)
     drawn = source.get_samples(group_by_chain=True)
     options["diverging"] = extra.get("diverging")
@@ -176,9 +177,9 @@ def _with_computed_scores(
 def _sites(drawn: Mapping[str, Any], sites: Sequence[str], name: str) -> dict[str, Any]:
     missing = [site for site in sites if site not in drawn]
     if missing:
-        raise ValueError(
-            f"`{name}` holds no site {missing[0]!r} of the model; "
-            f"there are {', '.join(map(repr, drawn))}."
+        raise ArgumentError(
+            name,
+            f"holds no site {missing[0]!r} of the model; there are {', '.join(map(repr, drawn))}",
         )
     return {site: library("jax").numpy.asarray(drawn[site]) for site in sites}
 
@@ -191,9 +192,10 @@ class _Target:
     ) -> None:
         numpyro = library("numpyro")
         if not callable(model):
-            raise TypeError(
-                "`source` must be a finished numpyro.infer.MCMC or a model, a function; "
-                f"got {type(model).__name__}."
+            raise ArgumentTypeError(
+                "source",
+                "must be a finished numpyro.infer.MCMC or a model, a function; "
+                f"got {type(model).__name__}",
             )
         self.model = numpyro.handlers.seed(model, 0)
         self.args, self.kwargs = tuple(args), dict(kwargs)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import Array, ArrayLike
-from .._validate import check_samples
+from .._validate import ArgumentError, ArgumentTypeError, check_samples
 from ._draws import Block, Draws, OnDivergence, OnNan, VarNames, collect, indexed
 from ._library import library
 from .arviz import diverging, read, variables_of
@@ -49,9 +49,10 @@ def score(model: Any, *, mode: str | None = None) -> Callable[[ArrayLike], Array
     _check_model(model)
     if model.discrete_value_vars:
         names = ", ".join(repr(variable.name) for variable in model.discrete_value_vars)
-        raise ValueError(
-            f"`model` has discrete variables, {names}; "
-            "fastsksd.interop.pymc.draws takes scores at their draws."
+        raise ArgumentError(
+            "model",
+            f"has discrete variables, {names}; "
+            "fastsksd.interop.pymc.draws takes scores at their draws",
         )
     start = model.initial_point()
     gradient = _gradient(model, {name: np.shape(value) for name, value in start.items()}, {}, mode)
@@ -120,7 +121,7 @@ def draws(
     """
     _check_model(model)
     if not model.continuous_value_vars:
-        raise ValueError("`model` has no continuous variable, and so no score.")
+        raise ArgumentError("model", "has no continuous variable, and so no score")
     idata = read(idata)
     values = _unconstrained(model, variables_of(idata), mode)
     blocks = []
@@ -147,7 +148,7 @@ def draws(
 def _check_model(model: Any) -> None:
     pymc = library("pymc")
     if not isinstance(model, pymc.Model):
-        raise TypeError(f"`model` must be a pymc.Model; got {type(model).__name__}.")
+        raise ArgumentTypeError("model", f"must be a pymc.Model; got {type(model).__name__}")
 
 
 def _gradient(
@@ -184,9 +185,10 @@ def _unconstrained(
         return ready
     missing = [rv.name for rv in model.free_RVs if rv.name not in variables]
     if missing:
-        raise ValueError(
-            f"`idata` has no variable {missing[0]!r} of the model; "
-            f"there are {', '.join(map(repr, variables))}."
+        raise ArgumentError(
+            "idata",
+            f"has no variable {missing[0]!r} of the model; "
+            f"there are {', '.join(map(repr, variables))}",
         )
     pytensor = library("pytensor")
     inputs = {rv: rv.type(f"{rv.name}_drawn") for rv in model.free_RVs}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import Array, ArrayLike, Rng
-from .._validate import check_integer, check_rng, check_samples
+from .._validate import ArgumentError, check_integer, check_rng, check_samples
 from ..models import Gaussian, GaussianMixture, Model
 from ._draws import Draws
 
@@ -221,9 +221,10 @@ class _Product(Model):
         if outside.size:
             k = outside[0]
             count = np.count_nonzero((x[:, k] <= self.low[k]) | (x[:, k] >= self.high[k]))
-            raise ValueError(
-                f"`x` holds {count} of {x.shape[0]} samples that are not inside the support "
-                f"({self.low[k]:g}, {self.high[k]:g}) of coordinate {k}: their density is zero."
+            raise ArgumentError(
+                "x",
+                f"holds {count} of {x.shape[0]} samples that are not inside the support "
+                f"({self.low[k]:g}, {self.high[k]:g}) of coordinate {k}: their density is zero",
             )
         return _to_line(x, self.low, self.high)
 

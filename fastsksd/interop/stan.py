@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import Array, ArrayLike
-from .._validate import check_samples
+from .._validate import ArgumentError, ArgumentTypeError, check_samples
 from ._draws import Block, Draws, OnDivergence, OnNan, VarNames, collect
 from .arviz import diverging, read, variables_of
 
@@ -122,9 +122,10 @@ def draws(
 
 def _check_model(model: Any) -> None:
     if not all(callable(getattr(model, name, None)) for name in _NEEDED):
-        raise TypeError(
-            "`model` must be a bridgestan.StanModel (pip install 'fastsksd[stan]'); "
-            f"got {type(model).__name__}."
+        raise ArgumentTypeError(
+            "model",
+            "must be a bridgestan.StanModel (pip install 'fastsksd[stan]'); "
+            f"got {type(model).__name__}",
         )
 
 
@@ -151,15 +152,16 @@ def _parameters(model: Any, variables: Mapping[str, tuple[np.ndarray, Any]]) -> 
     names = model.param_names()
     odd = [name for name in names if ":" in name or name.endswith((".real", ".imag"))]
     if odd:
-        raise ValueError(
-            f"`model` has a parameter {odd[0]!r}; tuples and complex numbers are not supported."
+        raise ArgumentError(
+            "model", f"has a parameter {odd[0]!r}; tuples and complex numbers are not supported"
         )
     columns = []
     for base in dict.fromkeys(map(_base, names)):
         if base not in variables:
-            raise ValueError(
-                f"`idata` has no variable {base!r} of the model; "
-                f"there are {', '.join(map(repr, variables))}."
+            raise ArgumentError(
+                "idata",
+                f"has no variable {base!r} of the model; "
+                f"there are {', '.join(map(repr, variables))}",
             )
         values, _ = variables[base]
         expected = [name for name in names if _base(name) == base]

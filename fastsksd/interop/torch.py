@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import Array, ArrayLike, KernelLike, SlicesLike, Statistic
-from .._validate import rounded_lengths
+from .._validate import ArgumentError, ArgumentTypeError, rounded_lengths
 from ..discrepancy import sksd, sksd_value_and_grad
 from ._library import check_batch_size, directions, in_batches, library
 
@@ -66,12 +66,15 @@ def sksd_loss(
     """
     torch = library("torch")
     if not isinstance(score, torch.Tensor):
-        raise TypeError(
-            "`score` must be a tensor, with a graph that leads to the model's parameters; "
-            f"got {type(score).__name__}."
+        raise ArgumentTypeError(
+            "score",
+            "must be a tensor, with a graph that leads to the model's parameters; "
+            f"got {type(score).__name__}",
         )
     if not score.is_floating_point():
-        raise TypeError(f"`score` must be a tensor of floating point numbers; got {score.dtype}.")
+        raise ArgumentTypeError(
+            "score", f"must be a tensor of floating point numbers; got {score.dtype}"
+        )
     r, g = directions(slices)
     return _loss_function().apply(x, score, r, g, kernel, statistic)
 
@@ -172,7 +175,7 @@ def score_from_logp(
     """
     torch = library("torch")
     if not callable(logp):
-        raise TypeError(f"`logp` must be a function of samples, not {type(logp).__name__}.")
+        raise ArgumentTypeError("logp", f"must be a function of samples, not {type(logp).__name__}")
     batch_size = check_batch_size(batch_size)
 
     def rows(x: np.ndarray) -> Array:
@@ -182,9 +185,10 @@ def score_from_logp(
         with torch.enable_grad():
             values = logp(points)
             if values.shape not in ((x.shape[0],), (x.shape[0], 1)):
-                raise ValueError(
-                    f"`logp` must return one log-density for each of {x.shape[0]} samples; "
-                    f"got shape {tuple(values.shape)}."
+                raise ArgumentError(
+                    "logp",
+                    f"must return one log-density for each of {x.shape[0]} samples; "
+                    f"got shape {tuple(values.shape)}",
                 )
             (gradient,) = torch.autograd.grad(values.sum(), points)
         return _to_numpy(torch, gradient)

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from .._typing import Array
+from .._validate import ArgumentError
 from ..compute.linalg import gram, product
 from ..kernels import Kernel
 from ..models import StudentT
@@ -145,9 +146,9 @@ def _decorrelated(unmixing: Array, x: Array, median: float) -> Array:
     u = np.ascontiguousarray(product(x, unmixing).T)
     values, vectors = np.linalg.eigh(gram(u) / u.shape[1])
     if not values[0] > values[-1] * values.size * np.finfo(float).eps:
-        raise ValueError(
-            f"`data` must vary in all of its {values.size} dimensions: "
-            "its sources can't be told apart."
+        raise ArgumentError(
+            "data",
+            f"must vary in all of its {values.size} dimensions: its sources can't be told apart",
         )
     unmixing = (vectors / np.sqrt(values)) @ vectors.T @ unmixing
     return unmixing * (median / np.median(np.abs(product(x, unmixing))))

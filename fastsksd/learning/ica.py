@@ -15,6 +15,8 @@ import numpy as np
 from .._progress import ProgressBar
 from .._typing import ArrayLike, KernelLike, Rng, Statistic
 from .._validate import (
+    ArgumentError,
+    ArgumentTypeError,
     check_betas,
     check_choice,
     check_integer,
@@ -257,15 +259,15 @@ def fit_ica(
 
 def _check_problem(data: ICAProblem | Sequence[Any]) -> CheckedProblem:
     if not isinstance(data, (tuple, list)) or not 2 <= len(data) <= len(ICAProblem._fields):
-        raise TypeError(
-            f"`data` must be an ICAProblem or a pair (x_train, x_test), not {type(data).__name__}."
+        raise ArgumentTypeError(
+            "data", f"must be an ICAProblem or a pair (x_train, x_test), not {type(data).__name__}"
         )
     problem = ICAProblem(*data)
     x_train = check_samples(problem.x_train, "x_train", min_rows=3)
     d = x_train.shape[1]
     x_test = check_samples(problem.x_test, "x_test", d=d)
     if problem.truth is not None and getattr(problem.truth, "d", None) != d:
-        raise ValueError(f"`truth` must be a model in {d} dimensions.")
+        raise ArgumentError("truth", f"must be a model in {d} dimensions")
     initial = problem.initial
     if initial is not None:
         initial = real_array("initial", initial)
@@ -274,8 +276,8 @@ def _check_problem(data: ICAProblem | Sequence[Any]) -> CheckedProblem:
             or not np.isfinite(initial).all()
             or np.linalg.matrix_rank(initial) < d
         ):
-            raise ValueError(
-                f"`initial` must be an invertible matrix of shape {(d, d)}; "
-                f"got shape {initial.shape}."
+            raise ArgumentError(
+                "initial",
+                f"must be an invertible matrix of shape {(d, d)}; got shape {initial.shape}",
             )
     return CheckedProblem(x_train, x_test, problem.truth, initial)

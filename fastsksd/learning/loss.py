@@ -17,6 +17,8 @@ import numpy as np
 
 from .._typing import Array, ArrayLike, KernelLike, Score, Statistic
 from .._validate import (
+    ArgumentError,
+    ArgumentTypeError,
     check_betas,
     check_choice,
     check_integer,
@@ -182,15 +184,15 @@ class SlicedSteinLoss(SteinLoss):
         self.engine = engine
         self.d = check_integer("d", d, 1)
         if fresh is not None and not callable(fresh):
-            raise TypeError(
-                f"`fresh` must be a function that returns (x, score), not {type(fresh).__name__}."
+            raise ArgumentTypeError(
+                "fresh", f"must be a function that returns (x, score), not {type(fresh).__name__}"
             )
         self.fresh = fresh
         self.every = check_integer("every", every, 1)
         self.estimator = check_choice("estimator", estimator, ESTIMATORS)
         if estimator == "exact" and score_q is None:
-            raise ValueError(
-                "`score_q` is needed for estimator='exact': the score of the samples' distribution."
+            raise ArgumentError(
+                "score_q", "is needed for estimator='exact': the score of the samples' distribution"
             )
         self.score_q = score_q
         self.basis = check_basis(basis, None, self.d)
@@ -291,8 +293,8 @@ class SlicedSteinLoss(SteinLoss):
     def _refresh_from(self, fresh: Callable[[], tuple[ArrayLike, Score]]) -> None:
         pair = fresh()
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise TypeError(
-                f"`fresh` must return a pair (x, score); it returned {type(pair).__name__}."
+            raise ArgumentTypeError(
+                "fresh", f"must return a pair (x, score); it returned {type(pair).__name__}"
             )
         self.refresh(*pair)
 
@@ -331,7 +333,7 @@ class KernelSteinLoss(SteinLoss):
     def __init__(self, *, kernel: KernelLike = "rbf", statistic: Statistic = "u") -> None:
         self.kernel = as_kernel(kernel)
         if np.ndim(self.kernel.bandwidth):
-            raise ValueError("`kernel` of the KSD must have one bandwidth; got one per slice.")
+            raise ArgumentError("kernel", "of the KSD must have one bandwidth; got one per slice")
         check_choice("statistic", statistic, ("u", "v"))
         self.statistic = statistic
 

@@ -35,6 +35,7 @@ import numba
 import numpy as np
 
 from .._typing import Array
+from .._validate import ArgumentError
 from ..compute.jit import compiled, parallel
 from ..compute.linalg import product
 from ..kernels import RBF, Kernel
@@ -51,8 +52,8 @@ class Scoring:
 
     def __init__(self, df: float, kernel: Kernel) -> None:
         if not isinstance(kernel, RBF) or np.ndim(kernel.bandwidth):
-            raise ValueError(
-                "`kernel` of method='sksd-scoring' must be 'rbf' or RBF with one bandwidth."
+            raise ArgumentError(
+                "kernel", "of method='sksd-scoring' must be 'rbf' or RBF with one bandwidth"
             )
         from scipy.special import stdtrit
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._progress import ProgressBar
 from .._typing import Array
-from .._validate import frozen
+from .._validate import ArgumentError, frozen
 from ..kernels import Kernel
 from ..models import ICA
 from .checkpoint import load_checkpoint, save_checkpoint
@@ -167,7 +167,9 @@ class Run:
             options |= {"fresh": self._fresh, "estimator": "exact" if exact else "ke"}
             if exact:
                 if self.problem.truth is None:
-                    raise ValueError("`data` must hold the true model for method='sksd-g+ex+go'.")
+                    raise ArgumentError(
+                        "data", "must hold the true model for method='sksd-g+ex+go'"
+                    )
                 options["score_q"] = self.problem.truth
         options["refine"] = "rg" if method == "sksd-rg+go" else "g"
         return SlicedSteinLoss(d, kernel=kernel, **options)

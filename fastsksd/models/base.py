@@ -8,6 +8,8 @@ import numpy as np
 
 from .._typing import Array, ArrayLike, Rng
 from .._validate import (
+    ArgumentError,
+    ArgumentTypeError,
     check_integer,
     check_samples,
     evaluate_score,
@@ -177,7 +179,9 @@ class Model:
 class _ScoreModel(Model):
     def __init__(self, score: Callable[[Array], ArrayLike], d: int | None) -> None:
         if score_is_array(score):
-            raise TypeError(f"`score` must be a callable x -> (n, d), not {type(score).__name__}.")
+            raise ArgumentTypeError(
+                "score", f"must be a callable x -> (n, d), not {type(score).__name__}"
+            )
         self._score = score
         self.d = None if d is None else check_integer("d", d, 1)
 
@@ -216,9 +220,9 @@ def check_direction(r: ArrayLike, d: int) -> Array:
     """`r` must be a finite vector of length `d`."""
     r = real_array("r", r)
     if r.shape != (d,):
-        raise ValueError(f"`r` must be a vector of length {d}; got shape {r.shape}.")
+        raise ArgumentError("r", f"must be a vector of length {d}; got shape {r.shape}")
     if not np.all(np.isfinite(r)):
-        raise ValueError("`r` holds NaN or infinity.")
+        raise ArgumentError("r", "holds NaN or infinity")
     return r
 
 
@@ -235,9 +239,9 @@ def parameter(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Arra
         if not isinstance(wanted, str)
     ):
         wanted = ", ".join(str(size) for size in shape) + ("," if len(shape) == 1 else "")
-        raise ValueError(f"`{name}` must have shape ({wanted}); got {array.shape}.")
+        raise ArgumentError(name, f"must have shape ({wanted}); got {array.shape}")
     if not np.all(np.isfinite(array)):
-        raise ValueError(f"`{name}` holds NaN or infinity.")
+        raise ArgumentError(name, "holds NaN or infinity")
     return frozen(array)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .._typing import Array, ArrayLike, Rng
-from .._validate import check_integer, check_rng, frozen, real_array
+from .._validate import ArgumentError, check_integer, check_rng, frozen, real_array
 from .base import Model, parameter, per_coordinate
 
 
@@ -101,15 +101,15 @@ class GaussianMixture(Model):
         count, self.d = self.means.shape
         weights = parameter("weights", weights, (count,))
         if np.any(weights <= 0):
-            raise ValueError(f"`weights` must be positive; got {weights.min()}.")
+            raise ArgumentError("weights", f"must be positive; got {weights.min()}")
         if abs(weights.sum() - 1.0) > 1e-6:
-            raise ValueError(f"`weights` must sum to one; they sum to {weights.sum():.6g}.")
+            raise ArgumentError("weights", f"must sum to one; they sum to {weights.sum():.6g}")
         self.weights = frozen(weights / weights.sum())
         covs = list(covs) if np.iterable(covs) else [covs] * count
         if len(covs) != count:
-            raise ValueError(
-                f"`covs` must hold one covariance for each of the {count} components; "
-                f"got {len(covs)}."
+            raise ArgumentError(
+                "covs",
+                f"must hold one covariance for each of the {count} components; got {len(covs)}",
             )
         self._covs = [_Covariance(f"covs[{k}]", cov, self.d) for k, cov in enumerate(covs)]
 
@@ -172,7 +172,7 @@ class _Covariance:
         if value.ndim < 2:
             variances = per_coordinate(name, value, d)
             if np.any(variances <= 0):
-                raise ValueError(f"`{name}` must hold positive variances; got {variances.min()}.")
+                raise ArgumentError(name, f"must hold positive variances; got {variances.min()}")
             self._factor = frozen(np.sqrt(variances))
         else:
             self._factor = frozen(_cholesky(name, parameter(name, value, (d, d))))
@@ -214,14 +214,14 @@ class _Covariance:
 def _cholesky(name: str, matrix: Array) -> Array:
     asymmetry = np.abs(matrix - matrix.T).max()
     if asymmetry > 1e-8 * np.abs(matrix).max():
-        raise ValueError(
-            f"`{name}` must be symmetric; entries differ from their mirror images by up to "
-            f"{asymmetry:.3g}."
+        raise ArgumentError(
+            name,
+            f"must be symmetric; entries differ from their mirror images by up to {asymmetry:.3g}",
         )
     try:
         return np.linalg.cholesky(0.5 * (matrix + matrix.T))
     except np.linalg.LinAlgError:
         smallest = np.linalg.eigvalsh(matrix)[0]
-        raise ValueError(
-            f"`{name}` must be positive definite; its smallest eigenvalue is {smallest:.3g}."
+        raise ArgumentError(
+            name, f"must be positive definite; its smallest eigenvalue is {smallest:.3g}"
         ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._typing import Array, ArrayLike, Rng
-from .._validate import check_integer, check_number, check_rng
+from .._validate import ArgumentError, check_integer, check_number, check_rng
 from .base import Model, parameter
 from .independent import student_curvature, student_log_density, student_slope
 
@@ -41,12 +41,12 @@ class ICA(Model):
     def __init__(self, W: ArrayLike, df: float = 5) -> None:
         self.W = parameter("W", W, ("d", "d"))
         if self.W.shape[0] != self.W.shape[1]:
-            raise ValueError(f"`W` must be square; got shape {self.W.shape}.")
+            raise ArgumentError("W", f"must be square; got shape {self.W.shape}")
         self.d = self.W.shape[0]
         self.df = check_number("df", df, 0, strict=True)
         condition = np.linalg.cond(self.W)
         if not condition < _LARGEST_CONDITION:
-            raise ValueError(f"`W` must be invertible; its condition number is {condition:.3g}.")
+            raise ArgumentError("W", f"must be invertible; its condition number is {condition:.3g}")
         self._unmixing = np.linalg.inv(self.W)
         self._log_det = np.linalg.slogdet(self.W)[1]
 

@@ -8,7 +8,7 @@ from abc import abstractmethod
 import numpy as np
 
 from .._typing import Array, ArrayLike, Rng
-from .._validate import check_integer, check_number, check_rng
+from .._validate import ArgumentError, check_integer, check_number, check_rng
 from .base import Model, per_coordinate
 
 _UNIT_VARIANCE_LAPLACE = 1 / math.sqrt(2)
@@ -27,7 +27,7 @@ class _Independent(Model):
         self.d = check_integer("d", d, 1)
         self.scale = per_coordinate("scale", scale, self.d)
         if np.any(self.scale <= 0):
-            raise ValueError(f"`scale` must be positive; got {self.scale.min()}.")
+            raise ArgumentError("scale", f"must be positive; got {self.scale.min()}")
         self.loc = per_coordinate("loc", loc, self.d)
 
     def sample(self, n: int, *, rng: Rng = None) -> Array:

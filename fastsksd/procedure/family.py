@@ -98,5 +98,6 @@ def check_pools(
             checked[name] = as_slices(slices, d)
         except (TypeError, ValueError) as error:
             kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentError
-            raise kind(argument, f"has a set {name!r} that can't be used: {error}") from None
+            reason = str(error).rstrip(".")
+            raise kind(argument, f"has a set {name!r} that can't be used: {reason}") from None
     return tuple(named_pool(name, slices) for name, slices in checked.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -92,8 +92,9 @@ def caveats_of_samples(
     else:
         first, width = result.slices[strongest], result.bandwidths[strongest]
     if result.lag <= 2 and n >= 20:
-        kernel = KERNELS.get(result.kernel, RBF)(width)
-        time = autocorrelation_time(samples.x, samples.scores, first, kernel)
+        # A method without a kernel of its own is looked at with the RBF kernel.
+        kernel, scores = KERNELS.get(result.kernel, RBF)(width), cast(Array, samples.scores)
+        time = autocorrelation_time(samples.x, scores, first, kernel)
         if time > 1.5 and time > 1.0 + 10.0 / np.sqrt(n):
             lag = "auto" if strongest is not None else _two_digits(FACTOR * time)
             caveats.append(

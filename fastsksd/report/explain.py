@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -211,6 +211,7 @@ class Explanation:
         Returns
         -------
         dict
+            Numbers, strings, lists and dictionaries only.
         """
         count = None if samples is None else check_integer("samples", samples, 0)
         return {
@@ -431,7 +432,8 @@ class _Oriented(NamedTuple):
 
 def _load(result: GofResult, slices: Slices, samples: Samples) -> _Loaded:
     kernel = KERNELS[result.kernel]
-    y, s, a, h = project(samples.x, samples.scores, slices, kernel(result.bandwidths))
+    scores = cast(Array, samples.scores)
+    y, s, a, h = project(samples.x, scores, slices, kernel(result.bandwidths))
     return _Loaded(kernel, slices, y, s, a, h, choose_engine("cpu"))
 
 

@@ -21,6 +21,8 @@ import numpy as np
 
 from .._typing import Array, ArrayLike, KernelLike, Rng, Score, SlicesLike
 from .._validate import (
+    ArgumentError,
+    ArgumentTypeError,
     check_integer,
     check_rng,
     check_samples,
@@ -242,13 +244,14 @@ class Accumulator:
             This one.
         """
         if not isinstance(other, Accumulator):
-            raise TypeError(f"`other` must be an Accumulator, not {type(other).__name__}.")
+            raise ArgumentTypeError("other", f"must be an Accumulator, not {type(other).__name__}")
         theirs = other._settings()
         for name, mine in self._settings().items():
             if not all(map(np.array_equal, mine, theirs[name])):
-                raise ValueError(
-                    f"`other` has another {name}; make it by `empty()` of this accumulator, or of "
-                    "a common one."
+                raise ArgumentError(
+                    "other",
+                    f"has another {name}; make it by `empty()` of this accumulator, or of "
+                    "a common one",
                 )
         self._absorb(other)
         return self

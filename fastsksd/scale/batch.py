@@ -19,7 +19,7 @@ import numpy as np
 
 from .._progress import ProgressBar
 from .._typing import Rng
-from .._validate import check_choice, check_integer, check_rng
+from .._validate import ArgumentError, ArgumentTypeError, check_choice, check_integer, check_rng
 from ..engines import DEVICE_ENGINES, cuda
 from ..gof import gof_test
 from ..result import GofResult
@@ -149,24 +149,27 @@ def _check_jobs(n_jobs: int | None, client: Any, on_device: bool) -> int:
     jobs = 1 if n_jobs is None else check_integer("n_jobs", n_jobs, 1)
     if client is not None:
         if n_jobs is not None:
-            raise ValueError("`n_jobs` and `client` both say where tests run; give one of them.")
+            raise ArgumentError("n_jobs", "and `client` both say where tests run; give one of them")
         cluster.check_client(client)
     if on_device and jobs > 1:
-        raise ValueError(
-            "`n_jobs` processes are for the CPU; with engine='cuda' all GPUs share the tests "
-            "without them."
+        raise ArgumentError(
+            "n_jobs",
+            "processes are for the CPU; with engine='cuda' all GPUs share the tests without them",
         )
     return jobs
 
 
 def _check_problems(problems: Any) -> None:
     if not hasattr(problems, "__iter__") or isinstance(problems, (str, bytes, Mapping, np.ndarray)):
-        raise TypeError(
-            "`problems` must be an iterable of pairs (x, score) or of mappings, not "
-            f"{type(problems).__name__}."
+        raise ArgumentTypeError(
+            "problems",
+            "must be an iterable of pairs (x, score) or of mappings, not "
+            f"{type(problems).__name__}",
         )
     if isinstance(problems, tuple) and len(problems) == 2 and isinstance(problems[0], np.ndarray):
-        raise TypeError("`problems` is one pair (x, score); give a list of them: [(x, score)].")
+        raise ArgumentTypeError(
+            "problems", "is one pair (x, score); give a list of them: [(x, score)]"
+        )
 
 
 class _Ledger:

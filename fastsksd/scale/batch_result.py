@@ -166,13 +166,13 @@ class BatchResult:
 
     def _table(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = [("problem", "p-value", "Holm", "statistic", "samples")]
-        for number, (name, result, holm) in enumerate(
+        for number, (name, result, adjusted) in enumerate(
             zip(self.names[:_SHOWN], self.results, self.adjusted_pvalues(), strict=False)
         ):
             if result is None:
                 rows.append((name, self.errors.get(number, "not run"), "", "", ""))
                 continue
-            numbers = (f"{value:.4g}" for value in (result.pvalue, holm, result.statistic))
+            numbers = (f"{value:.4g}" for value in (result.pvalue, adjusted, result.statistic))
             rows.append((name, *numbers, str(result.n_test)))
         return rows
 

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._typing import Array
-from .._validate import check_samples, check_score, evaluate_score, score_is_array
+from .._validate import (
+    ArgumentError,
+    ArgumentTypeError,
+    check_samples,
+    check_score,
+    evaluate_score,
+    score_is_array,
+)
 
 if TYPE_CHECKING:
     from .accumulator import Accumulator
@@ -30,9 +37,9 @@ class Chunk:
             self.x = check_samples(x, min_rows=0, d=d)
             self.score: Any = check_score(score)
             if score_is_array(score) and np.shape(score) != self.x.shape:
-                raise ValueError(
-                    f"`score` must have the shape of the samples, {self.x.shape}; got "
-                    f"{np.shape(score)}."
+                raise ArgumentError(
+                    "score",
+                    f"must have the shape of the samples, {self.x.shape}; got {np.shape(score)}",
                 )
 
     def rows(self, start: int, stop: int | None) -> Chunk:
@@ -97,14 +104,16 @@ def _chunks_of(chunks: Any, score: Any) -> Iterator[Chunk]:
     if hasattr(chunks, "shape") and hasattr(chunks, "__getitem__"):
         return _blocks(chunks, score)
     if isinstance(chunks, (str, bytes)) or not hasattr(chunks, "__iter__"):
-        raise TypeError(
-            "`chunks` must be an iterable of arrays or of pairs (x, scores), or an (n, d) array; "
-            f"got {type(chunks).__name__}."
+        raise ArgumentTypeError(
+            "chunks",
+            "must be an iterable of arrays or of pairs (x, scores), or an (n, d) array; "
+            f"got {type(chunks).__name__}",
         )
     if score is not None and score_is_array(score):
-        raise TypeError(
-            "`score` must be a callable or a model for a stream of chunks; values come with them, "
-            "as pairs (x, scores)."
+        raise ArgumentTypeError(
+            "score",
+            "must be a callable or a model for a stream of chunks; values come with them, "
+            "as pairs (x, scores)",
         )
     return _streamed(chunks, score)
 
@@ -136,16 +145,17 @@ def _blocks(array: Any, score: Any) -> Iterator[Chunk]:
     """Blocks of rows of an array that may be on disk; whole chunks of it where it has them."""
     shape = tuple(array.shape)
     if len(shape) != 2:
-        raise ValueError(
-            "`chunks` must be two-dimensional, (samples, dimensions), or an iterable of arrays; "
-            f"got shape {shape}."
+        raise ArgumentError(
+            "chunks",
+            "must be two-dimensional, (samples, dimensions), or an iterable of arrays; "
+            f"got shape {shape}",
         )
     if score is None:
-        raise ValueError("`score` must be given for an array of samples.")
+        raise ArgumentError("score", "must be given for an array of samples")
     values = score_is_array(score)
     if values and tuple(np.shape(score)) != shape:
-        raise ValueError(
-            f"`score` must have the shape of the samples, {shape}; got {np.shape(score)}."
+        raise ArgumentError(
+            "score", f"must have the shape of the samples, {shape}; got {np.shape(score)}"
         )
     rows = max(1, _READ_BYTES // (8 * max(1, shape[1])))
     stored = getattr(array, "chunks", None)

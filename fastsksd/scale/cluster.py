@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 from .._typing import Array
-from .._validate import check_score, score_is_array
+from .._validate import ArgumentError, ArgumentTypeError, check_score, score_is_array
 from ..compute.jit import single_thread
 from ..procedure.plan import Options
 from ..result import GofResult
@@ -47,11 +47,13 @@ def check_client(client: Any) -> Any:
             "`client` needs Dask; install it with: pip install 'fastsksd[dask]'"
         ) from error
     if not isinstance(client, Client):
-        raise TypeError(f"`client` must be a dask.distributed.Client, not {type(client).__name__}.")
+        raise ArgumentTypeError(
+            "client", f"must be a dask.distributed.Client, not {type(client).__name__}"
+        )
     if client.asynchronous:
-        raise ValueError("`client` is asynchronous; make one with asynchronous=False.")
+        raise ArgumentError("client", "is asynchronous; make one with asynchronous=False")
     if client.status != "running":
-        raise ValueError(f"`client` is {client.status}; make a new dask.distributed.Client.")
+        raise ArgumentError("client", f"is {client.status}; make a new dask.distributed.Client")
     return client
 
 
@@ -140,26 +142,29 @@ class DaskRows:
         import dask.array as da
 
         if not isinstance(x, da.Array):
-            raise TypeError(
-                f"`x` must be a Dask array, not a {type(x).__name__}; data frames have "
-                "`.to_dask_array()`."
+            raise ArgumentTypeError(
+                "x",
+                f"must be a Dask array, not a {type(x).__name__}; data frames have "
+                "`.to_dask_array()`",
             )
         if x.ndim != 2:
-            raise ValueError(
-                f"`x` must be two-dimensional, (samples, dimensions); got {x.ndim} dimensions."
+            raise ArgumentError(
+                "x", f"must be two-dimensional, (samples, dimensions); got {x.ndim} dimensions"
             )
         if x.numblocks[1] != 1:
-            raise ValueError(
-                f"`x` is split into {x.numblocks[1]} chunks along its columns; whole rows are "
-                "needed: x.rechunk({1: -1})."
+            raise ArgumentError(
+                "x",
+                f"is split into {x.numblocks[1]} chunks along its columns; whole rows are "
+                "needed: x.rechunk({1: -1})",
             )
         values = isinstance(score, da.Array)
         if values:
             score = _aligned(score, x)
         elif score is None or score_is_array(score):
-            raise TypeError(
-                "`score` must be a callable, a model or a Dask array for a Dask array; got "
-                f"{type(score).__name__}."
+            raise ArgumentTypeError(
+                "score",
+                "must be a callable, a model or a Dask array for a Dask array; got "
+                f"{type(score).__name__}",
             )
         else:
             check_score(score)
@@ -201,15 +206,16 @@ def _aligned(score: Any, x: Any) -> Any:
     """Scores with the chunks of the samples."""
     if any(math.isnan(size) for array in (score, x) for size in array.shape):
         if score.numblocks != x.numblocks:
-            raise ValueError(
-                f"`score` must have the chunks of the samples, {x.numblocks}; got "
+            raise ArgumentError(
+                "score",
+                f"must have the chunks of the samples, {x.numblocks}; got "
                 f"{score.numblocks}. Their sizes are not known: call `.compute_chunk_sizes()` "
-                "first."
+                "first",
             )
         return score
     if score.shape != x.shape:
-        raise ValueError(
-            f"`score` must have the shape of the samples, {x.shape}; got {score.shape}."
+        raise ArgumentError(
+            "score", f"must have the shape of the samples, {x.shape}; got {score.shape}"
         )
     return score.rechunk(x.chunks)
 
@@ -247,8 +253,8 @@ def gof_test_of_dask(x: Any, score: Any, options: Options) -> GofResult:
         value = getattr(options, name)
         if not isinstance(value, str) or value not in choices:
             listing = " or ".join(map(repr, choices))
-            raise ValueError(
-                f"`{name}` must be {listing} for samples that are not in memory; got {value!r}."
+            raise ArgumentError(
+                name, f"must be {listing} for samples that are not in memory; got {value!r}"
             )
     options.refuse_unused({*STREAMED, *allowed}, "does not apply to samples that are not in memory")
     return gof_stream(x, score, **{name: getattr(options, name) for name in STREAMED})

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._typing import Array
-from .._validate import check_choice, check_samples, evaluate_score
+from .._validate import ArgumentTypeError, check_choice, check_samples, evaluate_score
 from ..baselines import as_baseline
 from ..baselines.base import samples_of_model
 from ..procedure.plan import Options
@@ -59,8 +59,8 @@ def check_options(options: Iterable[str]) -> None:
     """All names must be options of `gof_test`, other than `rng`."""
     for name in options:
         if name not in OPTIONS:
-            raise TypeError(
-                f"`{name}` is not an option of gof_test; the options are {', '.join(OPTIONS)}."
+            raise ArgumentTypeError(
+                name, f"is not an option of gof_test; the options are {', '.join(OPTIONS)}"
             )
 
 
@@ -120,9 +120,10 @@ def pack(problem: Problem) -> Parcel:
     """The problem as bytes, with the scores in place of a function that can't be sent."""
     if not isinstance(problem.score, np.ndarray) and not _travels(problem.score):
         if not values_are_enough(problem):
-            raise TypeError(
-                "`score` can't be sent to another process; define it in a module that can be "
-                "imported, pass its values at `x`, or leave `n_jobs` out."
+            raise ArgumentTypeError(
+                "score",
+                "can't be sent to another process; define it in a module that can be "
+                "imported, pass its values at `x`, or leave `n_jobs` out",
             )
         scores = values_of_model(problem, check_samples(problem.x))
         problem = problem._replace(score=scores)

@@ -15,6 +15,8 @@ import numpy as np
 
 from .._typing import Array, ArrayLike, KernelLike, Rng, Score, SlicesLike
 from .._validate import (
+    ArgumentError,
+    ArgumentTypeError,
     check_choice,
     check_integer,
     check_rng,
@@ -163,7 +165,7 @@ def gof_stream(
     if slices is not None:
         known = _samples_of(source.head(LEARNING, keep=True))
         if known.shape[0] < 2:
-            raise ValueError(f"`chunks` must hold at least 2 samples; got {known.shape[0]}.")
+            raise ArgumentError("chunks", f"must hold at least 2 samples; got {known.shape[0]}")
     else:
         known, values = _training_samples(source, score, train)
         n_train, d = known.shape
@@ -182,9 +184,10 @@ def gof_stream(
     searched = time.perf_counter()
     total = source.add_to(Accumulator(slices, known, kernel=kernel, tol=tol))
     if total.n < 2:
-        raise ValueError(
-            f"`chunks` leaves {total.n} samples to test after `train`={n_train} to find slices; at "
-            "least 2 are needed. Lower `train` or give `slices`."
+        raise ArgumentError(
+            "chunks",
+            f"leaves {total.n} samples to test after `train`={n_train} to find slices; at "
+            "least 2 are needed. Lower `train` or give `slices`",
         )
     result = total.result(n_resamples=n_resamples, rng=rng)
     end = time.perf_counter()
@@ -198,23 +201,23 @@ def _training_samples(
     """Samples that slices are found on, and their scores."""
     if train is not None and np.ndim(train) > 0:
         if score is None or score_is_array(score):
-            raise ValueError(
-                "`score` must be a callable or a model when `train` holds separate samples."
+            raise ArgumentError(
+                "score", "must be a callable or a model when `train` holds separate samples"
             )
         x = check_samples(train, "train", min_rows=3)
         return x, evaluate_score(score, x)
     if isinstance(train, float):
-        raise TypeError(
-            "`train` must be a number of rows or an array of samples, not a fraction; got "
-            f"{train!r}."
+        raise ArgumentTypeError(
+            "train",
+            f"must be a number of rows or an array of samples, not a fraction; got {train!r}",
         )
     count = TRAINING if train is None else check_integer("train", train, 3)
     chunks = source.head(count, keep=False)
     x = _samples_of(chunks)
     if x.shape[0] < 3:
-        raise ValueError(
-            f"`chunks` must hold more samples than `train`={count}, which find slices; got "
-            f"{x.shape[0]}."
+        raise ArgumentError(
+            "chunks",
+            f"must hold more samples than `train`={count}, which find slices; got {x.shape[0]}",
         )
     return x, np.concatenate([chunk.scores() for chunk in chunks if chunk.x.size])
 

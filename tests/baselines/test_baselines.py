@@ -225,7 +225,7 @@ BAD = {
     "multiples": (dict(method="ksd", multiples=[1.0]), "`multiples` does not apply"),
     "lag auto": (
         dict(method="ksd", lag="auto"),
-        "`lag`='auto' looks along slices, and method='ksd' has none",
+        "'auto' looks along slices, and method='ksd' has none",
     ),
     "multiples for ksdagg": (
         dict(method="ksdagg", multiples=[1.0]),
@@ -243,7 +243,7 @@ BAD = {
     ),
     "cross-fitted locations": (
         dict(method="fssd", train="cross"),
-        "`train`='cross' is for families of slices",
+        "'cross' is for families of slices",
     ),
     "a bandwidth for each location": (
         dict(method="fssd", kernel=fs.RBF([1.0, 2.0])),

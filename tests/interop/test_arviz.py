@@ -78,7 +78,9 @@ def test_stored_gradients(idata):
     some = fs.interop.arviz.draws(idata, var_names="theta", on_divergence="drop")
     np.testing.assert_array_equal(some.score, draws.score[:, 1:])
     assert some.names == draws.names[1:]
-    with pytest.raises(ValueError, match="`var_names`: no variable 'tau'; there are 'mu', 'theta'"):
+    with pytest.raises(
+        ValueError, match=r"`var_names` .*: no variable 'tau'; there are 'mu', 'theta'"
+    ):
         fs.interop.arviz.draws(idata, var_names="tau", on_divergence="drop")
 
 
@@ -111,5 +113,5 @@ def test_files(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"`idata`: there is no file .*other\.nc"):
         fs.interop.arviz.draws(tmp_path / "other.nc")
     (tmp_path / "text.nc").write_text("not a netCDF file")
-    with pytest.raises(ValueError, match=r"text\.nc could not be read as netCDF"):
+    with pytest.raises(ValueError, match="could not be read as netCDF"):
         fs.interop.arviz.draws(tmp_path / "text.nc")

@@ -268,14 +268,18 @@ BAD = {
     "member of other dimension": (
         dict(slices={"a": fs.random_slices(3, 1)}),
         ValueError,
-        "`slices`, set 'a': .*3 dimensions but `x` has 4",
+        "`slices` has a set 'a' that can't be used: .*3 dimensions but `x` has 4",
     ),
     "member of other length": (
         dict(slices={"a": (np.ones((1, 4)), np.eye(4)[:1])}),
         ValueError,
-        r"^`slices`, set 'a': `r` must have rows of unit length; row 0 has length 2\.$",
+        r"^`slices` has a set 'a' .*: `r` must have rows of unit length; row 0 has length 2\.$",
     ),
-    "member of other type": (dict(extra_slices={"a": 3}), TypeError, "`extra_slices`, set 'a'"),
+    "member of other type": (
+        dict(extra_slices={"a": 3}),
+        TypeError,
+        "`extra_slices` has a set 'a'",
+    ),
     "names that are not strings": (
         dict(slices={1: TWO["first"]}),
         TypeError,
