@@ -61,6 +61,8 @@ class Baseline:
         For tables and figures.
     nulls : tuple of str
         Null distributions on offer; the first is the default.
+    width_name : str
+        What the result's `bandwidths` are.
     is_family : bool
         Whether it has several members, to be combined.
     trained : bool
@@ -79,6 +81,7 @@ class Baseline:
 
     name = ""
     title = ""
+    width_name = "bandwidth"
     nulls = NULLS
     is_family = False
     needs_score = True

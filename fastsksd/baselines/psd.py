@@ -16,7 +16,7 @@ see every difference, and large values of the highest degree dominate it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class PSD(Baseline):
     Notes
     -----
     The published null is the multinomial bootstrap, null="bootstrap"; the default here is the wild
-    bootstrap, as for the other methods.
+    bootstrap, as for the other methods. The result's `bandwidths` hold the degree.
 
     References
     ----------
@@ -63,6 +63,7 @@ class PSD(Baseline):
 
     name = "psd"
     title = "PSD"
+    width_name = "degree"
     has_kernel = False
     explicable = True
 
@@ -72,11 +73,12 @@ class PSD(Baseline):
     def measure(self, task: Task, prepared: Any) -> Outcome:
         pairs = FeaturePairs(polynomial_features(task.x, task.scores, self.degree))
         member = evaluate_pairs("psd", pairs, float(self.degree), task.null, task.weights)
-        return Outcome([member], task.lag, kernel=f"polynomials of degree {self.degree}")
+        return Outcome([member], task.lag, kernel="polynomial")
 
     def pair_terms(self, result: Any, samples: Samples) -> FeaturePairs:
         degree = int(result.bandwidths[0])
-        return FeaturePairs(polynomial_features(samples.x, samples.scores, degree))
+        scores = cast(Array, samples.scores)
+        return FeaturePairs(polynomial_features(samples.x, scores, degree))
 
 
 def polynomial_features(x: Array, scores: Array, degree: int) -> Array:

@@ -33,7 +33,7 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
     if result.slices is None:
         z = result.locations
         points = "" if z is None else f", features at {len(z)} locations"
-        width = f"bandwidth {result.bandwidths[0]:.4g}"
+        width = f"{baseline_of(result).width_name} {result.bandwidths[0]:.4g}"
         return found | {"method": f"{result.method}, kernel {result.kernel}, {width}{points}"}
     d = result.slices.d
     q = int(np.argmax(result.slice_statistics))
