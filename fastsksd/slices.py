@@ -17,12 +17,14 @@ from ._typing import Array, ArrayLike, EngineName, KernelLike, Rng, Score, Slice
 from ._validate import (
     ArgumentError,
     ArgumentTypeError,
+    Option,
     check_integer,
     check_number,
     check_rng,
     check_samples,
     check_score,
     check_unit_rows,
+    counted,
     frozen,
 )
 from .compute.eigen import symmetric_eigenvectors, top_eigenpairs
@@ -131,7 +133,10 @@ def as_slices(slices: SlicesLike, d: int) -> Slices:
         slices = Slices(*slices)  # type: ignore[arg-type]
     if slices.d != d:
         raise ArgumentError(
-            "slices", f"are directions in {slices.d} dimensions but `x` has {d} columns"
+            "slices",
+            f"are directions in {counted(slices.d, 'dimension')} but ",
+            Option("x"),
+            f" has {counted(d, 'column')}",
         )
     return slices
 
@@ -312,7 +317,9 @@ def check_basis(
         if basis is not None:
             raise ArgumentError(
                 "n_slices",
-                "prunes active directions; with a fixed `basis`, pass the rows wanted instead",
+                "prunes active directions; with a fixed ",
+                Option("basis"),
+                ", pass the rows wanted instead",
             )
     if basis is None:
         return None

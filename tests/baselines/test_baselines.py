@@ -256,7 +256,7 @@ BAD = {
     "lag for mmd": (dict(method="mmd", lag=5), "`lag` is for null='wild'"),
     "no sampler for mmd": (
         dict(method="mmd", score=-X),
-        "`score` must be a model with a `.sample` method for method='mmd'",
+        "`score` must be a model with a .sample method for method='mmd'",
     ),
     "samples of another dimension": (
         dict(method=baselines.MMD(y=X[:, :2])),
@@ -272,7 +272,7 @@ BAD = {
     ),
     "no sampler": (
         dict(method="rfsd", score=np.negative),
-        "`score` must be a model with a `.sample` method for method='rfsd'",
+        "`score` must be a model with a .sample method for method='rfsd'",
     ),
 }
 

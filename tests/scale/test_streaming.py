@@ -247,8 +247,8 @@ X = samples("normal", 60, 6)
             "`chunks` must hold at least 2 samples; got 1",
         ),
         ([X[:2]], {}, ValueError, "more samples than `train`=2000"),
-        ([X], {}, ValueError, "leaves 0 samples to test after `train`=60"),
-        ([X], dict(train=59), ValueError, "leaves 1 samples"),
+        ([X], {}, ValueError, "leaves 0 samples to test after train=60"),
+        ([X], dict(train=59), ValueError, "leaves 1 sample to test"),
         ([X], dict(train=0.5), TypeError, "`train` must be a number of rows .* not a fraction"),
         ([X], dict(train=10, slices=SLICES), ValueError, "`train` has nothing to choose"),
         (
