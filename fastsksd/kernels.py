@@ -58,7 +58,10 @@ class Kernel:
 
     def __post_init__(self) -> None:
         if isinstance(self.bandwidth, str):
-            check_choice("bandwidth", self.bandwidth, ("median",))
+            if self.bandwidth != "median":
+                raise ArgumentError(
+                    "bandwidth", f"must be 'median' or positive numbers; got {self.bandwidth!r}"
+                )
         else:
             values = check_positive_vector("bandwidth", self.bandwidth)
             object.__setattr__(
@@ -101,7 +104,7 @@ class Kernel:
                 f"does not vary along the projection of {flat.size} of {counted(m, 'slice')} "
                 f"({'slice' if flat.size == 1 else 'slices'} {_listing(flat)}): a constant "
                 "column, or all samples equal",
-                remedy=("Drop the column or give the kernel a ", Option("bandwidth"), "."),
+                remedy=("Drop the column or set ", Option("bandwidth"), " of the kernel."),
             )
         return h
 

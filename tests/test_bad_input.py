@@ -300,7 +300,11 @@ OTHERS = {
         "`statistic` must be one of 'u', 'v'; got 'w'",
     ),
     "bandwidth negative": (lambda: fs.RBF(-1.0), ValueError, "`bandwidth` must be positive"),
-    "bandwidth unknown": (lambda: fs.RBF("silverman"), ValueError, "`bandwidth` must be 'median'"),
+    "bandwidth unknown": (
+        lambda: fs.RBF("silverman"),
+        ValueError,
+        "`bandwidth` must be 'median' or positive numbers; got 'silverman'",
+    ),
     "bandwidth matrix": (lambda: fs.IMQ(np.eye(2)), ValueError, "`bandwidth`"),
     "bandwidths of another number": (
         lambda: fs.sksd(X, -X, SLICES, kernel=fs.RBF([1.0, 2.0])),

@@ -249,10 +249,7 @@ BAD = {
         dict(method="fssd", kernel=fs.RBF([1.0, 2.0])),
         "`kernel` of the FSSD must have one bandwidth",
     ),
-    "null for mmd": (
-        dict(method="mmd", null="wild"),
-        "`null` must be one of 'permutation'; got 'wild'",
-    ),
+    "null for mmd": (dict(method="mmd", null="wild"), "`null` must be 'permutation'; got 'wild'"),
     "lag for mmd": (dict(method="mmd", lag=5), "`lag` is for null='wild'"),
     "no sampler for mmd": (
         dict(method="mmd", score=-X),
