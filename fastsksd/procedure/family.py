@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._typing import SlicesLike
-from .._validate import AboutArgument, ArgumentError, ArgumentTypeError
+from .._validate import AboutArgument, ArgumentError, ArgumentTypeError, Option
 from ..slices import Slices, as_slices
 
 TOP = (1, 3, 10)
@@ -99,7 +99,8 @@ def check_pools(
             checked[name] = as_slices(slices, d)
         except (TypeError, ValueError) as error:
             kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentError
-            known = isinstance(error, AboutArgument) and error.argument == "slices"
-            reason = error.parts if known else (str(error).rstrip("."),)
+            reason: tuple[str | Option, ...] = (str(error).rstrip("."),)
+            if isinstance(error, AboutArgument) and error.argument == "slices":
+                reason = error.parts
             raise kind(argument, f"has a set {name!r} that can't be used: ", *reason) from None
     return tuple(named_pool(name, slices) for name, slices in checked.items())
