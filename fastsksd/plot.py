@@ -104,6 +104,7 @@ def null(result: GofResult, *, ax: Axes | None = None, alpha: float = 0.05) -> A
     'replicates'
     """
     check_probability("alpha", alpha)
+    _check_result(result)
     values = result.null_distribution
     if values.size == 0:
         raise ArgumentError(
@@ -186,6 +187,7 @@ def members(result: GofResult, *, ax: Axes | None = None, alpha: float = 0.05) -
     True
     """
     check_probability("alpha", alpha)
+    _check_result(result)
     if not result.members:
         raise ArgumentError("result", "has no members: it is not of a family")
     ax = _axes(ax)
@@ -361,7 +363,7 @@ def samples(
     >>> bool(ax.get_xlabel())
     True
     """
-    explanation = what if isinstance(what, Explanation) else what.explain(names=names, n_slices=1)
+    explanation = _explanation(what, names, n_slices=1)
     ax = _axes(ax)
     values, rows = explanation.contributions, explanation.indices
     places = explanation.along if explanation.slices else rows
@@ -434,6 +436,8 @@ def spectrum(what: Slices | GofResult, *, ax: Axes | None = None) -> Axes:
         # The strongest member of a family may look along fixed slices.
         slices = getattr(what, "_active", None) or slices
     if not isinstance(slices, Slices):
+        if hasattr(what, "slices"):
+            raise ArgumentError("what", "is of a method without slices")
         raise ArgumentTypeError(
             "what", f"must be Slices or a GofResult that has them, not {type(what).__name__}"
         )
@@ -792,17 +796,27 @@ def _check_curve(name: str | None, curve: Any) -> tuple[Array, list[tuple[float,
     return places, list(zip(rejections.tolist(), trials.tolist(), strict=True))
 
 
-def _explanation_with_slices(
+def _check_result(result: object) -> None:
+    if not hasattr(result, "null_distribution"):
+        raise ArgumentTypeError("result", f"must be a GofResult, not {type(result).__name__}")
+
+
+def _explanation(
     what: GofResult | Explanation, names: Sequence[str] | None, n_slices: int
 ) -> Explanation:
     if isinstance(what, Explanation):
-        explanation = what
-    elif hasattr(what, "explain"):
-        explanation = what.explain(names=names, n_slices=n_slices)
-    else:
+        return what
+    if not hasattr(what, "explain"):
         raise ArgumentTypeError(
             "what", f"must be a GofResult or an Explanation, not {type(what).__name__}"
         )
+    return what.explain(names=names, n_slices=n_slices)
+
+
+def _explanation_with_slices(
+    what: GofResult | Explanation, names: Sequence[str] | None, n_slices: int
+) -> Explanation:
+    explanation = _explanation(what, names, n_slices)
     if not explanation.slices:
         raise ArgumentError("what", "is of a method without slices")
     return explanation

@@ -304,6 +304,7 @@ def _info(arguments: argparse.Namespace) -> int:
 
 def _bench(arguments: argparse.Namespace) -> int:
     from ..engines.cuda import CudaUnavailable
+    from .shell import Shell
 
     if arguments.engine == "cuda":
         from .device_bench import run_device_bench
@@ -317,7 +318,7 @@ def _bench(arguments: argparse.Namespace) -> int:
         for line in lines:
             print(line, flush=True)
     except CudaUnavailable as error:
-        print(f"fastsksd: {error}", file=sys.stderr)
+        print(f"fastsksd: {Shell().said(error)}", file=sys.stderr)
         return 2
     return 0
 
