@@ -251,7 +251,7 @@ def test_html_never_fails(monkeypatch):
     def broken(*args, **options):
         raise RuntimeError
 
-    monkeypatch.setattr("fastsksd.plot.strongest_witness", broken)
+    monkeypatch.setattr("fastsksd.plot.page.strongest_witness", broken)
     assert RESULTS["given"]._repr_html_().startswith("<table>")
 
 
