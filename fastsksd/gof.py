@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from . import engines
 from ._typing import ArrayLike, EngineName, KernelLike, Null, Rng, Score, SlicesLike
@@ -23,6 +23,7 @@ from .procedure.plan import Options, Plan, make_plan
 from .procedure.search import search
 from .procedure.split import Samples, Split, make_split
 from .result import GofResult
+from .slices import Slices
 
 
 def gof_test(
@@ -230,7 +231,8 @@ def gof_test(
     verdict = decide(plan, outcome)
     end = time.perf_counter()
     timings = {"slices": searched - start, "statistic": end - searched, "total": end - start}
-    return _result(plan, split, outcome, verdict, names, timings)
+    active = None if baseline is not None else _active_slices(found)
+    return _result(plan, split, outcome, verdict, names, timings, active)
 
 
 def _result(
@@ -240,6 +242,7 @@ def _result(
     verdict: Verdict,
     names: tuple[str, ...] | None,
     timings: dict[str, float],
+    active: Slices | None,
 ) -> GofResult:
     strongest = verdict.strongest
     used = {name for member in outcome.members for name in member.engine.split(" and ")}
@@ -264,7 +267,14 @@ def _result(
         timings=timings,
         names=names,
         _samples=_samples_of(split, strongest.part),
+        _active=active,
+        _baseline=cast("Baseline | None", plan.baseline),
     )
+
+
+def _active_slices(found: Split) -> Slices | None:
+    """All active slices of the first part that has some, with their eigenvalues."""
+    return next((part.pools[-1].slices for part in found.parts if part.training), None)
 
 
 def _samples_of(split: Split, name: str) -> Samples:

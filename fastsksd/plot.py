@@ -412,7 +412,7 @@ def spectrum(what: Slices | GofResult, *, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     what : Slices or GofResult
-        From `active_slices`, or a test along active slices.
+        From `active_slices`, or a test that searched for slices.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
 
@@ -430,6 +430,9 @@ def spectrum(what: Slices | GofResult, *, ax: Axes | None = None) -> Axes:
     'slice'
     """
     slices = what if isinstance(what, Slices) else getattr(what, "slices", None)
+    if isinstance(slices, Slices) and slices.r_values is None:
+        # The strongest member of a family may look along fixed slices.
+        slices = getattr(what, "_active", None) or slices
     if not isinstance(slices, Slices):
         raise ArgumentTypeError(
             "what", f"must be Slices or a GofResult that has them, not {type(what).__name__}"

@@ -18,6 +18,7 @@ from .slices import Slices
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from .baselines.base import Baseline
     from .report.explain import Explanation
 
 
@@ -111,6 +112,8 @@ class GofResult:
     timings: dict[str, float] = field(default_factory=dict)
     names: tuple[str, ...] | None = None
     _samples: Samples | None = None
+    _active: Slices | None = None
+    _baseline: Baseline | None = None
 
     def reject(self, alpha: float = 0.05) -> bool:
         """Whether the model is rejected at level `alpha`.

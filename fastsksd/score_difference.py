@@ -74,6 +74,8 @@ class ScoreDifference:
         Name of the estimator, as in `active_slices`.
     needs_function : bool
         Whether the score of p must be a function. If not, its values at the samples are enough.
+    has_noise : bool
+        Whether S and H_r hold noise of the estimate, which `debias` leaves out.
     x : (n, d) array
         Samples from q.
 
@@ -88,6 +90,7 @@ class ScoreDifference:
 
     name: ClassVar[str]
     needs_function: ClassVar[bool] = True
+    has_noise: ClassVar[bool] = False
     x: Array
 
     def value(self, y: Array) -> Array:
@@ -239,6 +242,7 @@ class KernelSmoothed(ScoreDifference):
 
     name = "ke"
     needs_function = False
+    has_noise = True
 
     def __init__(
         self, x: Array, scores: Array, width: float | None = None, engine: EngineName = "auto"

@@ -22,6 +22,7 @@ from ._validate import (
     check_rng,
     check_samples,
     check_score,
+    check_statistic,
     check_unit_rows,
     frozen,
 )
@@ -300,7 +301,7 @@ def find_slices(
     r_values = np.einsum("md,md->m", product(r, moment), r)
     r = _perturbed(r, noise, rng)
     g, g_values, g_gaps = _active_g(difference, r, debias, gaps, max_steps)
-    return Slices(r, _perturbed(g, noise, rng), r_values, g_values, g_gaps)
+    return Slices(r, _perturbed(check_statistic(g), noise, rng), r_values, g_values, g_gaps)
 
 
 def check_basis(

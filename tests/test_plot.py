@@ -239,3 +239,11 @@ def test_html_never_fails(monkeypatch):
 
     monkeypatch.setattr("fastsksd.plot.strongest_witness", broken)
     assert RESULTS["given"]._repr_html_().startswith("<table>")
+
+
+def test_spectrum_of_the_default_test_whichever_member_is_strongest():
+    x = X * [0.5, 1.0, 1.0]
+    result = fs.gof_test(x, np.negative, n_resamples=99, rng=0)
+    assert result.members[0].name == "coordinates"
+    ax = fs.plot.spectrum(result, ax=Figure().subplots())
+    assert len(ax.lines[0].get_xdata()) == 3

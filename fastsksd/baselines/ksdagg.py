@@ -23,8 +23,7 @@ from .._validate import ArgumentError, check_integer
 from ..compute.linalg import product
 from ..engines.multivariate import ksd_pairs
 from ..kernels import IMQ
-from ..procedure.combine import Combined
-from ..procedure.evaluate import Outcome, evaluate_pairs
+from ..procedure.evaluate import Combined, Outcome, evaluate_pairs
 from .base import Task
 from .ksd import KSD
 
@@ -103,8 +102,9 @@ def widths(x: Array, count: int) -> Array:
     """The published widths of the kernel, smallest first."""
     d = x.shape[1]
     some = x[:_FIRST] - x[:_FIRST].mean(axis=0)
-    squares = np.einsum("nd,nd->n", some, some)
-    farthest = np.max(squares[:, None] + squares - 2.0 * product(some, some), initial=0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.einsum("nd,nd->n", some, some)
+        farthest = np.max(squares[:, None] + squares - 2.0 * product(some, some), initial=0.0)
     if not np.isfinite(farthest):
         raise ArgumentError("x", "holds numbers whose squares overflow; rescale the samples")
     return np.geomspace(1.0, max(np.sqrt(farthest), 2.0), count) / d
@@ -122,7 +122,8 @@ def aggregate(statistics: Array, quantile: Array, level: Array) -> Combined:
     Returns
     -------
     Combined
-        Its evidence is ``-log10`` of the smallest u at which the samples are rejected.
+        Its evidence is ``-log10`` of the smallest p-value of a width. With weight w the samples are
+        rejected from u = p / w on.
 
     Notes
     -----
@@ -130,24 +131,24 @@ def aggregate(statistics: Array, quantile: Array, level: Array) -> Combined:
     ``ceil((B1 + 1) (1 - u w))``, if and only if at most ``(B1 + 1) u w`` of the B1 replicates and
     the statistic itself are as large. So a rank takes the place of every statistic and replicate.
     """
-    k, b1 = quantile.shape
+    b1 = quantile.shape[1]
     known = np.sort(np.concatenate([quantile, statistics[:, None]], axis=1), axis=1)
 
-    def smallest_u(values: Array) -> Array:
+    def pvalues(values: Array) -> Array:
         below = np.array([np.searchsorted(row, v) for row, v in zip(known, values, strict=True)])
-        return k * (b1 + 1.0 - below) / (b1 + 1.0)
+        return (b1 + 1.0 - below) / (b1 + 1.0)
 
-    own, others = smallest_u(statistics[:, None])[:, 0], smallest_u(level).min(axis=0)
+    observed, others = pvalues(statistics[:, None])[:, 0], pvalues(level).min(axis=0)
     floor = 1.0 / (level.shape[1] + 1.0)
-    adjusted = np.maximum([np.mean(others <= u) for u in own], floor)
-    strongest = int(np.argmin(own))
-    # No replicate is as large as the largest statistic of its width: then u is above zero still.
+    adjusted = np.maximum([np.mean(others <= p) for p in observed], floor)
+    strongest = int(np.argmin(observed))
+    # A replicate for the level above all those for the quantiles has rank 0, without a logarithm.
     return Combined(
-        float(-np.log10(own[strongest])),
+        float(-np.log10(observed[strongest])),
         float(adjusted[strongest]),
-        -np.log10(np.maximum(others, k / (b1 + 2.0))),
-        -np.log10(own),
-        own / k,
+        -np.log10(np.maximum(others, 1.0 / (b1 + 2.0))),
+        -np.log10(observed),
+        observed,
         adjusted,
         strongest,
     )

@@ -84,10 +84,10 @@ class PSD(Baseline):
 def polynomial_features(x: Array, scores: Array, degree: int) -> Array:
     """``xi_kj(x_i)`` for all coordinates k and degrees j up to `degree`, (d degree, n)."""
     rows = []
-    for j in range(1, degree + 1):
-        feature = j * x ** (j - 1) * scores
-        if j > 1:
-            feature = feature + j * (j - 1) * x ** (j - 2)
-        rows.append(feature.T)
     with np.errstate(over="ignore", invalid="ignore"):
-        return check_statistic(np.ascontiguousarray(np.concatenate(rows)))
+        for j in range(1, degree + 1):
+            feature = j * x ** (j - 1) * scores
+            if j > 1:
+                feature = feature + j * (j - 1) * x ** (j - 2)
+            rows.append(feature.T)
+    return check_statistic(np.ascontiguousarray(np.concatenate(rows)))

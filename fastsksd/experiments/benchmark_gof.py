@@ -113,7 +113,8 @@ def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[R
     x = q.sample(settings["n"], rng=rng)
     train, test = x[: settings["train"]], x[settings["train"] :]
     common = dict(n_resamples=settings["n_resamples"], rng=rng)
-    found = dict(common, basis="identity", train=train, debias=False, null="bootstrap")
+    known = dict(common, basis="identity", train=train, null="bootstrap")
+    found = dict(known, debias=False)
     last = d == settings["d"][-1]
 
     def refined(epochs: int, parametrisation: str) -> GofResult:
@@ -145,8 +146,8 @@ def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[R
     }
     outcomes = {
         AGGREGATE: _timed(lambda: gof_test(x, p, **common)),
-        EXACT: _timed(lambda: gof_test(test, p, estimator="exact", score_q=q, **found)),
-        GE: _timed(lambda: gof_test(test, p, estimator="ge", **found)),
+        EXACT: _timed(lambda: gof_test(test, p, estimator="exact", score_q=q, **known)),
+        GE: _timed(lambda: gof_test(test, p, estimator="ge", **known)),
         KE: _timed(lambda: gof_test(test, p, **found)),
     }
     sweep = [[name, 0, *outcomes[KE]] for name in (KE_GO, KE_GO_WIDE)] if last else []

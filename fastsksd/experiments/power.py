@@ -58,14 +58,14 @@ SCALES = {
 }
 AGGREGATE = "aggregate, cross-fitted (default)"
 SPLIT = "aggregate, 20% for training"
-_PAPER = dict(debias=False, null="bootstrap", train=0.2)
+_PAPER = dict(null="bootstrap", train=0.2)
 METHODS = {
     AGGREGATE: {},
     SPLIT: dict(train=0.2),
     "SKSD-g, exact": dict(_PAPER, basis="identity", estimator="exact"),
     "SKSD-g, GE": dict(_PAPER, basis="identity", estimator="ge"),
-    "SKSD-g, KE": dict(_PAPER, basis="identity"),
-    "SKSD-rg, KE, 3 slices": dict(_PAPER, n_slices=3),
+    "SKSD-g, KE": dict(_PAPER, basis="identity", debias=False),
+    "SKSD-rg, KE, 3 slices": dict(_PAPER, n_slices=3, debias=False),
     "KSD": dict(method="ksd"),
 }
 MEMBERS = (

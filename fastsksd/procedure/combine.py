@@ -32,7 +32,7 @@ import numpy as np
 
 from .._typing import Array
 from ..compute.chi_square import positive_exp, weighted_chi_square_draws
-from .evaluate import Evaluation, Outcome
+from .evaluate import Combined, Evaluation, Outcome
 from .nulls import resampling_pvalue
 from .plan import Plan
 
@@ -60,33 +60,6 @@ class Member(NamedTuple):
     statistic: float
     pvalue: float
     adjusted_pvalue: float
-
-
-class Combined(NamedTuple):
-    """Calibrated combination of the members of a family.
-
-    Attributes
-    ----------
-    evidence : float
-        ``-log10`` of the smallest weighted p-value.
-    pvalue : float
-        Its p-value.
-    null_distribution : (n_resamples,) array
-        Replicates of the evidence.
-    neg_log10_p : (k,) array
-        Of each member, weighted.
-    pvalues, adjusted_pvalues : (k,) arrays
-        Of each member alone, and allowing for the number of members.
-    strongest : int
-    """
-
-    evidence: float
-    pvalue: float
-    null_distribution: Array
-    neg_log10_p: Array
-    pvalues: Array
-    adjusted_pvalues: Array
-    strongest: int
 
 
 class Verdict(NamedTuple):

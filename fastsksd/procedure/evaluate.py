@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from .lags import choose_lag
 from .nulls import Weights, resampling_pvalue, resampling_scale
 from .plan import Plan, check_lag_fits, check_test_size
 from .split import Part, Split
-
-if TYPE_CHECKING:
-    from .combine import Combined
 
 
 class Evaluation(NamedTuple):
@@ -73,6 +70,33 @@ class Evaluation(NamedTuple):
         if self.replicates is not None:
             return resampling_pvalue(self.statistic, self.replicates)
         return positive_exp(self.log_pvalue)
+
+
+class Combined(NamedTuple):
+    """Calibrated combination of the members of a family.
+
+    Attributes
+    ----------
+    evidence : float
+        ``-log10`` of the smallest weighted p-value.
+    pvalue : float
+        Its p-value.
+    null_distribution : (n_resamples,) array
+        Replicates of the evidence.
+    neg_log10_p : (k,) array
+        Of each member, weighted.
+    pvalues, adjusted_pvalues : (k,) arrays
+        Of each member alone, and allowing for the number of members.
+    strongest : int
+    """
+
+    evidence: float
+    pvalue: float
+    null_distribution: Array
+    neg_log10_p: Array
+    pvalues: Array
+    adjusted_pvalues: Array
+    strongest: int
 
 
 class Outcome(NamedTuple):

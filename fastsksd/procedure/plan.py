@@ -320,7 +320,7 @@ def _plan_of_family(options: Options, common: Plan, d: int) -> Plan:
         family,
         search=_make_search(options, d),
         train="cross" if options.train is None else options.train,
-        most_training=MOST_TRAINING,
+        most_training=MOST_TRAINING if options.train is None or is_cross(options.train) else None,
     )
 
 
@@ -348,6 +348,7 @@ def _plan_of_one_set(options: Options, common: Plan, n: int, d: int) -> Plan:
 def _make_search(options: Options, d: int) -> Search:
     basis = check_basis(options.basis, options.n_slices, d)
     check_choice("estimator", options.estimator, ESTIMATORS)
+    check_debias(options.debias, options.estimator)
     return Search(
         standard=options.n_slices is None and basis is None,
         n_slices=options.n_slices,
@@ -358,6 +359,14 @@ def _make_search(options: Options, d: int) -> Search:
         engine_name=options.engine,
         refine=_check_refine(options.refine),
     )
+
+
+def check_debias(debias: bool, estimator: str) -> None:
+    """`debias` is for estimators whose own noise can be left out."""
+    if not ESTIMATORS[estimator].has_noise and debias is not True:
+        raise ArgumentError(
+            "debias", "has no use for ", Option("estimator", estimator), "; leave it out"
+        )
 
 
 def _check_lag(lag: float | str, null: str) -> float | None:

@@ -41,7 +41,7 @@ from ..baselines.base import Baseline
 from ..compute.chi_square import limit_weights, log_tail_of_weighted_chi_square
 from ..compute.projections import project
 from ..discrepancy import Estimate
-from ..engines import choose_engine
+from ..engines import PairEngine, choose_engine
 from ..engines.pairs import statistic as pair_statistic
 from ..kernels import KERNELS, Kernel
 from ..procedure.combine import step_down
@@ -284,7 +284,7 @@ def explain(
     samples, tested = samples_of(result, x, score)
     names = check_coordinates(result.names if names is None else names, samples.x.shape[1])
     if result.slices is None:
-        return _explanation_without_slices(result, samples, names)
+        return _explanation_without_slices(result, samples, names, tested)
     loaded = _load(result, result.slices, samples)
     statistics, pvalues, adjusted, allows_for = _slice_pvalues(result, loaded, n_resamples, rng)
     if tested:
@@ -353,9 +353,12 @@ def strongest_witness(
     return witness, along, bool(abs(side.a) >= ALIGNED)
 
 
-def baseline_of(result: GofResult) -> type[Baseline]:
-    """The class of the baseline that a result is of; `Baseline` itself for the sliced test."""
-    return BASELINES.get(result.method, Baseline)
+def baseline_of(result: GofResult) -> Baseline:
+    """The baseline that a result is of; `Baseline` itself for the sliced test.
+
+    Results that were read from a file have only its name.
+    """
+    return result._baseline or BASELINES.get(result.method, Baseline)()
 
 
 def is_explicable(result: GofResult) -> bool:
@@ -510,9 +513,11 @@ def _check_unchanged(result: GofResult, statistics: Array) -> None:
 
 
 def _explanation_without_slices(
-    result: GofResult, samples: Samples, names: tuple[str, ...]
+    result: GofResult, samples: Samples, names: tuple[str, ...], tested: bool
 ) -> Explanation:
-    pairs = baseline_of(result)().pair_terms(result, samples)
+    pairs = cast(PairEngine, baseline_of(result).pair_terms(result, samples))
+    if tested:
+        _check_unchanged(result, pair_statistic(pairs, pairs.sums(), "u"))
     ranked = _sorted(samples.rows, _contributions(pairs), np.empty(0))
     caveats = caveats_of_samples(result, samples, None)
     none = np.empty(0)

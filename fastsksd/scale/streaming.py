@@ -26,7 +26,7 @@ from .._validate import (
     score_is_array,
 )
 from ..engines.fourier import TOLERANCE
-from ..procedure.plan import NOTHING_TO_CHOOSE, Options
+from ..procedure.plan import NOTHING_TO_CHOOSE, Options, check_debias
 from ..result import GofResult
 from ..score_difference import ESTIMATORS, needs_function
 from ..slices import active_slices, check_basis
@@ -160,6 +160,7 @@ def gof_stream(
         )
         options.refuse_unused((), *NOTHING_TO_CHOOSE)
     check_choice("estimator", estimator, ESTIMATORS)
+    check_debias(debias, estimator)
     source = _source_of(chunks, score)
     n_train = 0
     if slices is not None:

@@ -43,7 +43,7 @@ def test_a_small_case_by_hand():
     combined = aggregate(statistics, quantile, level)
     assert combined.pvalue == 3 / 4 and combined.strongest == 0
     np.testing.assert_allclose(combined.pvalues, [1 / 4, 3 / 4])
-    np.testing.assert_allclose(10**-combined.evidence, 1 / 2)
+    np.testing.assert_allclose(10**-combined.evidence, 1 / 4)
 
 
 @given(st.integers(0, 10**6), st.integers(1, 5), st.sampled_from([0.0, 1.0, 2.0, 4.0]))
