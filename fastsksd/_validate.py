@@ -45,7 +45,12 @@ def joined(parts: Iterable[str | Option], option: OptionFormat = str) -> str:
     return "".join(option(part) if isinstance(part, Option) else part for part in parts)
 
 
-class _AboutArgument(Exception):
+def counted(number: int, noun: str) -> str:
+    """A number of things, as in "1 sample" and "2 samples"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+class AboutArgument(Exception):
     """An error that knows which argument is wrong.
 
     Parameters
@@ -55,7 +60,7 @@ class _AboutArgument(Exception):
     *problem : str or Option
         What is wrong with it: the rest of a sentence that begins with the name, without a full
         stop. Options it mentions are given as `Option`, so that they can be written in other ways.
-    remedy : str, optional
+    remedy : str or sequence of str and Option, optional
         A sentence that says what to do.
 
     Attributes
@@ -64,7 +69,12 @@ class _AboutArgument(Exception):
         As given; the problem as one string.
     """
 
-    def __init__(self, argument: str, *problem: str | Option, remedy: str | None = None) -> None:
+    def __init__(
+        self,
+        argument: str,
+        *problem: str | Option,
+        remedy: str | Sequence[str | Option] | None = None,
+    ) -> None:
         super().__init__(argument, *problem)
         self.argument = argument
         self.parts = problem
@@ -80,14 +90,17 @@ class _AboutArgument(Exception):
     def message(self, subject: str | None = None, option: OptionFormat = str) -> str:
         """The message, with `subject` in place of the argument's name."""
         subject = f"`{self.argument}`" if subject is None else subject
-        remedy = "" if self.remedy is None else f" {self.remedy}"
-        return f"{subject} {joined(self.parts, option)}.{remedy}"
+        text = f"{subject} {joined(self.parts, option)}."
+        if self.remedy is None:
+            return text
+        remedy = (self.remedy,) if isinstance(self.remedy, str) else self.remedy
+        return f"{text} {joined(remedy, option)}"
 
     def __str__(self) -> str:
         return self.message()
 
 
-class ArgumentError(_AboutArgument, ValueError):
+class ArgumentError(AboutArgument, ValueError):
     """An argument has a value that can't be used.
 
     Examples
@@ -101,14 +114,16 @@ class ArgumentError(_AboutArgument, ValueError):
     """
 
 
-class ArgumentTypeError(_AboutArgument, TypeError):
+class ArgumentTypeError(AboutArgument, TypeError):
     """An argument is of a type that can't be used."""
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
     """`value` must be one of the names in `choices`."""
     if not isinstance(value, str) or value not in choices:
-        raise ArgumentError(name, f"must be one of {_listing(choices)}; got {value!r}")
+        names = tuple(choices)
+        wanted = f"one of {_listing(names)}" if len(names) > 1 else _listing(names)
+        raise ArgumentError(name, f"must be {wanted}; got {value!r}")
     return value
 
 
@@ -191,7 +206,8 @@ def check_samples(x: Any, name: str = "x", min_rows: int = 1, d: int | None = No
         wanted = "at least one column" if d is None else f"{d} columns"
         raise ArgumentError(name, f"must have {wanted}; got shape {x.shape}")
     if x.shape[0] < min_rows:
-        raise ArgumentError(name, f"must hold at least {min_rows} samples; got {x.shape[0]}")
+        wanted = counted(min_rows, "sample")
+        raise ArgumentError(name, f"must hold at least {wanted}; got {x.shape[0]}")
     _check_finite(name, x)
     return np.ascontiguousarray(x)
 
@@ -395,9 +411,9 @@ def _check_finite(name: str, array: Array, returned: bool = False) -> None:
     rows = np.flatnonzero(bad.any(axis=1))
     shown = ", ".join(str(row) for row in rows[:5]) + (", ..." if rows.size > 5 else "")
     verb = "returned" if returned else "holds"
-    raise ArgumentError(
-        name, f"{verb} NaN or infinity in {rows.size} of {array.shape[0]} rows (rows {shown})"
-    )
+    count = f"{rows.size} of {counted(array.shape[0], 'row')}"
+    which = "row" if rows.size == 1 else "rows"
+    raise ArgumentError(name, f"{verb} NaN or infinity in {count} ({which} {shown})")
 
 
 def _listing(choices: Iterable[str]) -> str:

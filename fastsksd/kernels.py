@@ -16,11 +16,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ._typing import Array, KernelLike
-from ._validate import ArgumentError, ArgumentTypeError, check_choice, check_positive_vector, frozen
+from ._validate import (
+    ArgumentError,
+    ArgumentTypeError,
+    Option,
+    check_choice,
+    check_positive_vector,
+    counted,
+    frozen,
+)
 from .compute.medians import median_distances
 
 
-class FlatProjection(ValueError):
+class FlatProjection(ArgumentError):
     """Samples that do not vary along a slice, so that they have no median distance."""
 
 
@@ -50,7 +58,10 @@ class Kernel:
 
     def __post_init__(self) -> None:
         if isinstance(self.bandwidth, str):
-            check_choice("bandwidth", self.bandwidth, ("median",))
+            if self.bandwidth != "median":
+                raise ArgumentError(
+                    "bandwidth", f"must be 'median' or positive numbers; got {self.bandwidth!r}"
+                )
         else:
             values = check_positive_vector("bandwidth", self.bandwidth)
             object.__setattr__(
@@ -89,9 +100,11 @@ class Kernel:
         flat = np.flatnonzero(h <= 1e-13 * scale)  # what round-off leaves of a constant
         if flat.size:
             raise FlatProjection(
-                f"`x` does not vary along the projection of {flat.size} of {m} slices (slices "
-                f"{_listing(flat)}): a constant column, or all samples equal. Drop the column or "
-                "give the kernel a `bandwidth`."
+                "x",
+                f"does not vary along the projection of {flat.size} of {counted(m, 'slice')} "
+                f"({'slice' if flat.size == 1 else 'slices'} {_listing(flat)}): a constant "
+                "column, or all samples equal",
+                remedy=("Drop the column or set ", Option("bandwidth"), " of the kernel."),
             )
         return h
 

@@ -35,6 +35,7 @@ from ._typing import Array, EngineName, KernelLike, Score
 from ._validate import (
     ArgumentError,
     ArgumentTypeError,
+    Option,
     check_choice,
     check_number,
     evaluate_score,
@@ -469,7 +470,7 @@ def score_difference(
         raise ArgumentTypeError("debias", f"must be True or False, not {type(debias).__name__}")
     if isinstance(estimator, ScoreDifference):
         if not np.array_equal(estimator.x, x):
-            raise ArgumentError("estimator", "was made from other samples than `x`")
+            raise ArgumentError("estimator", "was made from other samples than ", Option("x"))
         return estimator
     if not isinstance(estimator, str) or estimator not in ESTIMATORS:
         listing = ", ".join(repr(name) for name in ESTIMATORS)
@@ -478,19 +479,30 @@ def score_difference(
         )
     if estimator == "exact":
         if score_q is None:
-            raise ValueError(
-                "`score_q`, the score of the samples' distribution, is needed for "
-                "estimator='exact'."
+            raise ArgumentError(
+                "score_q",
+                "is needed for ",
+                Option("estimator", "exact"),
+                ": the score of the samples' distribution",
             )
         return ExactDifference(x, score, score_q)
     if score_q is not None:
         raise ArgumentError(
-            "score_q", f"is used by estimator='exact' only; got estimator={estimator!r}"
+            "score_q",
+            "is used by ",
+            Option("estimator", "exact"),
+            " only; got ",
+            Option("estimator", estimator),
         )
     width = _width(kernel)
     if estimator == "ke" and debias and x.shape[0] < 3:
         raise ArgumentError(
-            "x", "must hold at least 3 samples for debias=True; use debias=False or more samples"
+            "x",
+            "must hold at least 3 samples for ",
+            Option("debias", True),
+            "; use ",
+            Option("debias", False),
+            " or more samples",
         )
     if estimator == "ge":
         return SteinGradient(x, score, width=width, engine=engine)
@@ -531,8 +543,9 @@ def _differentiable(name: str, score: Score, estimator: str) -> Any:
     if score_is_array(score):
         raise ArgumentError(
             name,
-            f"must be a callable or a model for estimator={estimator!r}, which "
-            "differentiates it; got an array",
+            "must be a callable or a model for ",
+            Option("estimator", estimator),
+            ", which differentiates it; got an array",
         )
     if hasattr(score, "score_along"):
         return score

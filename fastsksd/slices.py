@@ -17,6 +17,7 @@ from ._typing import Array, ArrayLike, EngineName, KernelLike, Rng, Score, Slice
 from ._validate import (
     ArgumentError,
     ArgumentTypeError,
+    Option,
     check_integer,
     check_number,
     check_rng,
@@ -24,6 +25,7 @@ from ._validate import (
     check_score,
     check_statistic,
     check_unit_rows,
+    counted,
     frozen,
 )
 from .compute.eigen import symmetric_eigenvectors, top_eigenpairs
@@ -132,7 +134,10 @@ def as_slices(slices: SlicesLike, d: int) -> Slices:
         slices = Slices(*slices)  # type: ignore[arg-type]
     if slices.d != d:
         raise ArgumentError(
-            "slices", f"are directions in {slices.d} dimensions but `x` has {d} columns"
+            "slices",
+            f"are directions in {counted(slices.d, 'dimension')} but ",
+            Option("x"),
+            f" has {counted(d, 'column')}",
         )
     return slices
 
@@ -313,7 +318,9 @@ def check_basis(
         if basis is not None:
             raise ArgumentError(
                 "n_slices",
-                "prunes active directions; with a fixed `basis`, pass the rows wanted instead",
+                "prunes active directions; with a fixed ",
+                Option("basis"),
+                ", pass the rows wanted instead",
             )
     if basis is None:
         return None

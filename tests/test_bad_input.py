@@ -62,7 +62,7 @@ GOF = {
     "NaN in x": (
         dict(x=with_value(np.nan)),
         ValueError,
-        r"`x` holds NaN or infinity in 1 of 60 rows \(rows 7\)",
+        r"`x` holds NaN or infinity in 1 of 60 rows \(row 7\)",
     ),
     "infinity in x": (dict(x=with_value(np.inf)), ValueError, "`x` holds NaN or infinity"),
     "one sample": (dict(x=X[:1]), ValueError, "`train`"),
@@ -71,7 +71,7 @@ GOF = {
         ValueError,
         "`train` splits 3 samples.*at least 2.*fixed slices",
     ),
-    "one test sample": (dict(x=X[:1], slices=SLICES), ValueError, "`x` leaves 1 test samples"),
+    "one test sample": (dict(x=X[:1], slices=SLICES), ValueError, "`x` leaves 1 test sample;"),
     "two training samples": (
         dict(train=2),
         ValueError,
@@ -96,7 +96,7 @@ GOF = {
     "score array with NaN": (
         dict(score=with_value(np.nan)),
         ValueError,
-        r"`score` holds NaN or infinity in 1 of 60 rows \(rows 7\)",
+        r"`score` holds NaN or infinity in 1 of 60 rows \(row 7\)",
     ),
     "score returns text": (dict(score=lambda x: np.full(x.shape, "a")), TypeError, "`score`"),
     "score is a string": (dict(score="normal"), TypeError, "`score` must be an"),
@@ -175,9 +175,32 @@ GOF = {
     "train everything": (
         dict(train=60),
         ValueError,
-        "`train` splits 60 samples into 60 for training and 0",
+        "`train` must be at least 1 and less than the number of samples, 60; got 60",
     ),
-    "train negative": (dict(train=-5), ValueError, "`train`"),
+    "train negative": (dict(train=-5), ValueError, "`train` must be at least 1.*; got -5"),
+    "train too much": (dict(train=250), ValueError, "`train` must be .* less than .*; got 250"),
+    "lag a word": (dict(lag="long"), TypeError, "`lag` must be a number or 'auto'; got 'long'"),
+    "one null alone": (dict(method="fssd", null="spectral_"), ValueError, "`null` must be "),
+    "extra slices a number": (
+        dict(extra_slices=3),
+        TypeError,
+        r"`extra_slices` must map names to slices, or be a sequence of pairs \(name, slices\)",
+    ),
+    "extra slices of another width": (
+        dict(extra_slices={"a": fs.random_slices(2, 1, rng=0)}),
+        ValueError,
+        "`extra_slices` has a set 'a' that can't be used: are directions in 2 dimensions but `x`",
+    ),
+    "multiples of one set": (
+        dict(slices=SLICES, multiples=(1.0,)),
+        ValueError,
+        "`multiples` is for a family: give `slices` as a mapping of names",
+    ),
+    "a search in one dimension": (
+        dict(x=X[:, :1], debias=False),
+        ValueError,
+        "`debias` has no use: in one dimension there is no direction to find; leave it out",
+    ),
     "train of another width": (dict(train=X[:, :2]), ValueError, "`train` must have 3 columns"),
     "train array with an array score": (
         dict(train=X, score=-X),
@@ -223,7 +246,7 @@ GOF = {
     "constant column": (
         dict(x=X * [1, 0, 1], basis="identity", slices=None),
         ValueError,
-        r"`x` does not vary along the projection of 1 of 3 slices \(slices 1\)",
+        r"`x` does not vary along the projection of 1 of 3 slices \(slice 1\)",
     ),
     "one sample over and over": (
         dict(x=np.ones((50, 3))),
@@ -280,7 +303,7 @@ OTHERS = {
     "bandwidth unknown": (
         lambda: fs.RBF("silverman"),
         ValueError,
-        "`bandwidth` must be one of 'median'",
+        "`bandwidth` must be 'median' or positive numbers; got 'silverman'",
     ),
     "bandwidth matrix": (lambda: fs.IMQ(np.eye(2)), ValueError, "`bandwidth`"),
     "bandwidths of another number": (
@@ -372,7 +395,7 @@ def test_other_doors_explain_bad_input(case):
 @pytest.mark.parametrize(
     ("call", "kind", "argument", "problem"),
     [
-        (lambda: check_choice("a", "c", ("b",)), ArgumentError, "a", "must be one of 'b'; got 'c'"),
+        (lambda: check_choice("a", "c", ("b",)), ArgumentError, "a", "must be 'b'; got 'c'"),
         (
             lambda: check_integer("a", 1.5, 0),
             ArgumentTypeError,

@@ -156,9 +156,23 @@ def test_spectrum(ax):
     for bare in (AXES, RESULTS["given"]):
         with pytest.raises(ValueError, match="`what` has no eigenvalues"):
             fs.plot.spectrum(bare, ax=ax)
-    for wrong in (3, RESULTS["ksd"]):
-        with pytest.raises(TypeError, match="`what` must be Slices or a GofResult that has them"):
-            fs.plot.spectrum(wrong, ax=ax)
+    with pytest.raises(TypeError, match=r"`what` must be Slices or a GofResult .*, not int"):
+        fs.plot.spectrum(3, ax=ax)
+    with pytest.raises(ValueError, match="`what` is of a method without slices"):
+        fs.plot.spectrum(RESULTS["ksd"], ax=ax)
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (fs.plot.null, "`result` must be a GofResult, not int"),
+        (fs.plot.members, "`result` must be a GofResult, not int"),
+        (fs.plot.samples, "`what` must be a GofResult or an Explanation, not int"),
+    ],
+)
+def test_what_is_drawn_is_checked(ax, draw, message):
+    with pytest.raises(TypeError, match=message):
+        draw(3, ax=ax)
 
 
 def test_spectrum_of_a_result(ax):
@@ -237,7 +251,7 @@ def test_html_never_fails(monkeypatch):
     def broken(*args, **options):
         raise RuntimeError
 
-    monkeypatch.setattr("fastsksd.plot.strongest_witness", broken)
+    monkeypatch.setattr("fastsksd.plot.page.strongest_witness", broken)
     assert RESULTS["given"]._repr_html_().startswith("<table>")
 
 

@@ -188,11 +188,11 @@ CASES = {
     ),
     "row numbers are those of x": (
         lambda: fs.gof_test(X, np.where(np.arange(80)[:, None] == 16, np.nan, -X), rng=0),
-        r"`score` holds NaN or infinity in 1 of 80 rows \(rows 16\)",
+        r"`score` holds NaN or infinity in 1 of 80 rows \(row 16\)",
     ),
     "row numbers of a function are those of x": (
         lambda: fs.gof_test(X, lambda x: np.where(x[:, :1] == X[16, 0], np.nan, -x), rng=0),
-        r"`score` returned NaN or infinity in 1 of 80 rows \(rows 16\)",
+        r"`score` returned NaN or infinity in 1 of 80 rows \(row 16\)",
     ),
 }
 

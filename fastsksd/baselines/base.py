@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from .._typing import Array, Score
-from .._validate import ArgumentError, check_samples
+from .._validate import ArgumentError, Option, check_samples
 from ..compute.medians import median_distance
 from ..engines import PairEngine
 from ..kernels import Kernel
@@ -227,8 +227,9 @@ def samples_of_model(
     if not callable(getattr(model, "sample", None)):
         raise ArgumentError(
             "score",
-            f"must be a model with a `.sample` method for method={method!r}; got "
-            f"{type(model).__name__}",
+            "must be a model with a .sample method for ",
+            Option("method", method),
+            f"; got {type(model).__name__}",
         )
     drawn = model.sample(count, rng=rng)
     return check_samples(drawn, "score.sample", min_rows=count, d=d)

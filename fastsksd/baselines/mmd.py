@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 
 from .._typing import Array, ArrayLike, KernelLike, Statistic
-from .._validate import ArgumentError, check_choice, check_integer, check_samples, check_statistic
+from .._validate import (
+    ArgumentError,
+    Option,
+    check_choice,
+    check_integer,
+    check_samples,
+    check_statistic,
+)
 from ..compute.linalg import product, quadratic_forms
 from ..engines.multivariate import KernelPairs
 from ..engines.pairs import tiles
@@ -131,7 +138,9 @@ class MMD(Baseline):
             if self.n_model is not None:
                 raise ArgumentError(
                     "n_model",
-                    "is how many samples to draw from the model, and `y` are given; leave one out",
+                    "is how many samples to draw from the model, and ",
+                    Option("y"),
+                    " are given; leave one out",
                 )
         if self.n_model is not None:
             check_integer("n_model", self.n_model, 2)

@@ -10,7 +10,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numba
 import numpy as np
@@ -124,9 +124,11 @@ def numpy_trial(
     return matrix.sum() / (x.shape[0] * (x.shape[0] - 1)), replicates, d
 
 
-def run_bench(repeat: int = 7) -> Iterator[str]:
-    """Yield the lines of a Markdown table."""
-    rng = np.random.default_rng(0)
+Work: TypeAlias = Callable[[], Any]
+
+
+def _works(rng: np.random.Generator) -> list[tuple[str, Work, Work | None]]:
+    """What is timed: a name, our way, and NumPy's where there is one."""
     n, d, n_train = 800, 100, 200
     x, training = rng.laplace(size=(n, d)) / np.sqrt(2), rng.laplace(size=(n_train, d)) / np.sqrt(2)
     slices = random_slices(d, 100, rng=0)
@@ -140,7 +142,7 @@ def run_bench(repeat: int = 7) -> Iterator[str]:
             x, lambda x: -x, train=training, basis="identity", debias=False, null="bootstrap", rng=0
         )
 
-    rows = [
+    return [
         (
             "Stein matrix and statistic, RBF, n = 800, 100 slices",
             lambda: sksd(x, -x, slices, kernel=RBF(h), engine="direct"),
@@ -199,13 +201,19 @@ def run_bench(repeat: int = 7) -> Iterator[str]:
             lambda: _numpy_gibbs(rbm, 1000, 2000),
         ),
     ]
+
+
+def run_bench(repeat: int = 7) -> Iterator[str]:
+    """Yield the lines of a Markdown table."""
+    rng = np.random.default_rng(0)
+    works = _works(rng)
     yield f"fastsksd {__version__}, numba {numba.__version__}, numpy {np.__version__}, "
     yield f"Python {platform.python_version()}, {_cpu()}, {os.cpu_count()} cores, "
     yield f"{get_num_threads()} threads"
     yield ""
     yield "| work | first call | fastsksd | NumPy | ratio |"
     yield "|---|---|---|---|---|"
-    for name, ours, theirs in rows:
+    for name, ours, theirs in works:
         first = _seconds(ours)
         slow = first > 2.0 and _seconds(ours) > 1.0
         own = np.median([_seconds(ours) for _ in range(1 if slow else repeat)])

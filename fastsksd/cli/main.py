@@ -309,6 +309,7 @@ def _info(arguments: argparse.Namespace) -> int:
 
 def _bench(arguments: argparse.Namespace) -> int:
     from ..engines.cuda import CudaUnavailable
+    from .shell import Shell
 
     if arguments.loaded and arguments.engine == "cuda":
         print("fastsksd: --loaded is for the CPU; leave out --engine cuda.", file=sys.stderr)
@@ -329,7 +330,7 @@ def _bench(arguments: argparse.Namespace) -> int:
         for line in lines:
             print(line, flush=True)
     except CudaUnavailable as error:
-        print(f"fastsksd: {error}", file=sys.stderr)
+        print(f"fastsksd: {Shell().said(error)}", file=sys.stderr)
         return 2
     return 0
 

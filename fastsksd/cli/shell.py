@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .._validate import ArgumentError, ArgumentTypeError, Option
+from .._validate import AboutArgument, Option
 
 # Options of `gof_test` that are flags of ``fastsksd test``, by the same name.
 OPTIONS = (
@@ -64,7 +64,7 @@ class Shell:
 
     def said(self, error: BaseException) -> str:
         """The message of an error: about flags and files if it names its argument."""
-        if not isinstance(error, (ArgumentError, ArgumentTypeError)):
+        if not isinstance(error, AboutArgument):
             return str(error)
         name = error.argument
         known = f"{self.files[name]}:" if name in self.files else _FLAGS.get(name)

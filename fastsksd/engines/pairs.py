@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._typing import Array, Statistic
+from .._validate import ArgumentError, Option
 from ..compute.linalg import quadratic_forms
 from ..compute.pointwise import diagonal_term
 from .protocol import PairEngine
@@ -87,11 +88,21 @@ class PairTerms:
     def spectrum(self) -> Array:
         """Eigenvalues of the centred matrix of all ``mu_ij``, over n."""
         if self.n > MOST_STORED:
-            raise ValueError(
-                f"`null`='spectral' needs a matrix of {self.n} x {self.n} numbers here: there are "
-                "many slices, `engine` is 'direct', or samples are thousands of bandwidths away "
-                "from the others. Use engine='fourier' with few slices, a kernel of larger "
-                "`bandwidth`, or null='wild'."
+            raise ArgumentError(
+                "null",
+                f"is 'spectral', which needs a matrix of {self.n} x {self.n} numbers here: there "
+                "are many slices, ",
+                Option("engine"),
+                " is 'direct', or samples are thousands of bandwidths away from the others",
+                remedy=(
+                    "Use ",
+                    Option("engine", "fourier"),
+                    " with few slices, a kernel of larger ",
+                    Option("bandwidth"),
+                    ", or ",
+                    Option("null", "wild"),
+                    ".",
+                ),
             )
         matrix = self.matrix()
         matrix[np.diag_indices(self.n)] = self.diagonal_terms()

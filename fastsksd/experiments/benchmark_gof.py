@@ -18,7 +18,7 @@ from .._typing import Array
 from ..baselines import BASELINES, as_baseline
 from ..gof import gof_test
 from ..models import Gaussian, Model
-from ..plot import rate_line
+from ..plot.rates import rate_line
 from ..refine import refine_slices
 from ..result import GofResult
 from ..slices import Slices, random_slices

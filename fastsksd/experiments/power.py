@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..gof import gof_test
-from ..plot import rate_line
+from ..plot.rates import rate_line
 from ..procedure.combine import Member
 from ..procedure.family import MULTIPLES
 from .problems import PROBLEMS, make_null, make_problem

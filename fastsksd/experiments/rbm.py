@@ -17,7 +17,7 @@ import numpy as np
 from .._typing import Array
 from ..gof import gof_test
 from ..models import GaussBernRBM
-from ..plot import rate_line
+from ..plot.rates import rate_line
 from ..refine import refine_slices
 from ..slices import Slices, active_slices
 from .report import (

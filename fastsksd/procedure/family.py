@@ -12,12 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from .._typing import SlicesLike
-from .._validate import ArgumentError, ArgumentTypeError
+from .._validate import AboutArgument, ArgumentError, ArgumentTypeError, Option
 from ..slices import Slices, as_slices
 
 TOP = (1, 3, 10)
 MULTIPLES = (0.5, 1.0, 2.0)
 _G = ("g = r", "active g")
+_NAMED_SETS = "must map names to slices, or be a sequence of pairs (name, slices)"
 
 
 class SliceSet(NamedTuple):
@@ -82,15 +83,15 @@ def check_pools(
     argument: str, sets: Mapping[str, SlicesLike] | Iterable[tuple[str, SlicesLike]], d: int
 ) -> tuple[Pool, ...]:
     """Named sets of slices as pools, from a mapping or a sequence of pairs."""
+    if not isinstance(sets, Iterable):
+        raise ArgumentTypeError(argument, _NAMED_SETS)
     pairs = list(sets.items() if isinstance(sets, Mapping) else sets)
     if not pairs:
         raise ArgumentError(argument, "holds no set of slices; leave it out or give at least one")
     checked: dict[str, Slices] = {}
     for pair in pairs:
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
-            raise ArgumentTypeError(
-                argument, "must map names to slices, or be a sequence of pairs (name, slices)"
-            )
+            raise ArgumentTypeError(argument, _NAMED_SETS)
         name, slices = pair
         if name in checked:
             raise ArgumentError(argument, f"has two sets named {name!r}")
@@ -98,6 +99,8 @@ def check_pools(
             checked[name] = as_slices(slices, d)
         except (TypeError, ValueError) as error:
             kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentError
-            reason = str(error).rstrip(".")
-            raise kind(argument, f"has a set {name!r} that can't be used: {reason}") from None
+            reason: tuple[str | Option, ...] = (str(error).rstrip("."),)
+            if isinstance(error, AboutArgument) and error.argument == "slices":
+                reason = error.parts
+            raise kind(argument, f"has a set {name!r} that can't be used: ", *reason) from None
     return tuple(named_pool(name, slices) for name, slices in checked.items())

@@ -20,12 +20,14 @@ import numpy as np
 from .._typing import Array, EngineName, Rng
 from .._validate import (
     ArgumentError,
+    ArgumentTypeError,
     Option,
     check_choice,
     check_integer,
     check_number,
     check_positive_vector,
     check_rng,
+    counted,
 )
 from ..engines import TOLERANCE, choose_engine
 from ..kernels import Kernel, as_kernel
@@ -235,7 +237,7 @@ def default_train(n: int) -> float | int:
 def check_test_size(n: int) -> None:
     """A statistic needs pairs of samples."""
     if n < 2:
-        raise ArgumentError("x", f"leaves {n} test samples; at least 2 are needed")
+        raise ArgumentError("x", f"leaves {counted(n, 'test sample')}; at least 2 are needed")
 
 
 def check_lag_fits(lag: float, n: int) -> None:
@@ -280,14 +282,15 @@ def _plan_of_baseline(options: Options, baseline: TestWithoutSlices, common: Pla
 
 
 def _plan_of_given_slices(options: Options, common: Plan, d: int) -> Plan:
-    is_family = isinstance(options.slices, Mapping)
-    options.refuse_unused(
-        _COMMON | {"slices"} | ({"multiples"} if is_family else set()), *NOTHING_TO_CHOOSE
-    )
-    if is_family:
+    options.refuse_unused(_COMMON | {"slices", "multiples"}, *NOTHING_TO_CHOOSE)
+    if isinstance(options.slices, Mapping):
         pools = check_pools("slices", options.slices, d)
         multiples = _check_multiples(options.multiples)
         return dataclasses.replace(common, fixed=pools, multiples=multiples, is_family=True)
+    if "multiples" in options.given():
+        raise ArgumentError(
+            "multiples", "is for a family: give ", Option("slices"), " as a mapping of names"
+        )
     return dataclasses.replace(common, fixed=(named_pool("given", as_slices(options.slices, d)),))
 
 
@@ -304,9 +307,7 @@ def _plan_of_family(options: Options, common: Plan, d: int) -> Plan:
         )
     used = _COMMON | {"extra_slices", "multiples"}
     if d == 1:
-        options.refuse_unused(
-            used, "has no direction to choose, as ", Option("x"), " has one dimension"
-        )
+        options.refuse_unused(used, "has no use: in one dimension there is no direction to find")
     family = dataclasses.replace(
         common,
         fixed=fixed_pools(d, options.extra_slices),
@@ -371,7 +372,9 @@ def check_debias(debias: bool, estimator: str) -> None:
 
 def _check_lag(lag: float | str, null: str) -> float | None:
     """The lag, None for "auto"."""
-    value = None if isinstance(lag, str) and lag == "auto" else check_number("lag", lag, 1.0)
+    if isinstance(lag, str) and lag != "auto":
+        raise ArgumentTypeError("lag", f"must be a number or 'auto'; got {lag!r}")
+    value = None if isinstance(lag, str) else check_number("lag", lag, 1.0)
     if null != "wild" and value != 1.0:
         raise ArgumentError(
             "lag",

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from .._typing import Array
-from .._validate import ArgumentError, Option
+from .._validate import ArgumentError, Option, counted
 from ..kernels import Kernel
 from ..refine import refine_slices
 from ..score_difference import needs_function, score_difference
@@ -38,7 +38,7 @@ def _searched(plan: Plan, part: Part, split: Split) -> Part:
     if training.x.shape[0] < 3 and how.estimator == "ke" and how.debias:
         raise ArgumentError(
             "train",
-            f"leaves {training.x.shape[0]} training samples; ",
+            f"leaves {counted(training.x.shape[0], 'training sample')}; ",
             Option("debias", True),
             " needs at least 3",
             remedy="Give more samples, or fixed slices.",

@@ -21,6 +21,7 @@ from .._validate import (
     Option,
     check_number,
     check_samples,
+    counted,
     evaluate_score,
     score_is_array,
 )
@@ -120,8 +121,8 @@ def make_split(plan: Plan, x: Array, score: Score) -> Split:
     if n_train < 2 or n - n_train < 2:
         raise ArgumentError(
             "train",
-            f"splits {n} samples into {n_train} for training and {n - n_train} for the test; both "
-            f"need at least 2; got {train!r}",
+            f"splits {counted(n, 'sample')} into {n_train} for training and {n - n_train} for the "
+            "test; both need at least 2",
             remedy="Give more samples, another fraction, or fixed slices.",
         )
     order = np.arange(n) if plan.in_order else plan.rng.permutation(n)
@@ -173,6 +174,10 @@ def _count_of(train: object, n: int) -> int:
             f"{type(train).__name__} {train!r}",
         )
     if isinstance(train, (int, np.integer)):
+        if not 0 < train < n:
+            raise ArgumentError(
+                "train", f"must be at least 1 and less than the number of samples, {n}; got {train}"
+            )
         return int(train)
     fraction = check_number("train", train, 0.0, strict=True)
     if fraction >= 1:

@@ -373,12 +373,12 @@ def _has_contributions(result: GofResult) -> bool:
 def _check_explicable(result: GofResult) -> None:
     if _has_contributions(result):
         return
-    others = " or ".join(repr(name) for name, kind in BASELINES.items() if kind.explicable)
+    *others, last = [repr(name) for name, kind in BASELINES.items() if kind.explicable]
     raise ArgumentError(
         "method",
         f"{result.method!r} has neither slices nor contributions of single samples to explain; ",
         Option("method", "sksd"),
-        f" has both, {others} has contributions",
+        f" has both, {', '.join(others)} and {last} have contributions",
     )
 
 

@@ -62,7 +62,7 @@ def result_text(result: GofResult) -> str:
 
 def result_html(result: GofResult) -> str:
     """A result in a notebook: its facts, and a picture where matplotlib is there."""
-    from ..plot import inline_figure
+    from ..plot.page import inline_figure
 
     rows = "".join(
         f"<tr><th style='text-align:left'>{name}</th><td>{escape(value)}</td></tr>"

@@ -23,11 +23,13 @@ from .._typing import Array, ArrayLike, KernelLike, Rng, Score, SlicesLike
 from .._validate import (
     ArgumentError,
     ArgumentTypeError,
+    Option,
     check_integer,
     check_rng,
     check_samples,
     check_score,
     check_statistic,
+    counted,
     evaluate_score,
     frozen,
 )
@@ -284,7 +286,8 @@ class Accumulator:
     def statistics(self) -> Array:
         """U-statistic of each slice."""
         if self.n < 2:
-            raise ValueError(f"the accumulator holds {self.n} samples; at least 2 are needed.")
+            held = counted(self.n, "sample")
+            raise ValueError(f"the accumulator holds {held}; at least 2 are needed.")
         totals = -self._diagonal.copy()
         for (q, cell), sums in self._sums.items():
             for (p, other), others in self._sums.items():
@@ -305,11 +308,17 @@ class Accumulator:
         basis = {key: _range(self._moments[key, key]) for key in keys}
         ends = np.cumsum([0, *(basis[key].shape[1] for key in keys)])
         if ends[-1] > _MOST_FEATURES:
-            raise ValueError(
-                f"the limit distribution needs the eigenvalues of a matrix of {ends[-1]} rows: the "
-                f"samples lie in {len(keys)} cells, as their tails are heavy. Take a kernel of "
-                "larger `bandwidth`, or gof_test with null='wild'. The statistic itself is in "
-                "`statistics`."
+            raise ArgumentError(
+                "kernel",
+                f"is narrow for samples with heavy tails: they lie in {len(keys)} cells, and the "
+                f"limit distribution needs the eigenvalues of a matrix of {ends[-1]} rows",
+                remedy=(
+                    "Take a kernel of larger ",
+                    Option("bandwidth"),
+                    ", or gof_test with ",
+                    Option("null", "wild"),
+                    ". The attribute statistics of an Accumulator needs no eigenvalues.",
+                ),
             )
         rows = {key: slice(ends[k], ends[k + 1]) for k, key in enumerate(keys)}
         second, coupling = np.zeros((2, ends[-1], ends[-1]))
@@ -426,8 +435,8 @@ def _frequencies(code: int, width: float, tol: float) -> tuple[int, float]:
         ):
             return count, 2.0 * math.pi / period
         top *= 1.05
-    raise ValueError(
-        f"`tol`={tol:g} is too small for a series of the kernel in double precision; raise it."
+    raise ArgumentError(
+        "tol", f"is {tol:g}, too small for a series of the kernel in double precision; raise it"
     )
 
 
@@ -440,9 +449,9 @@ def _coupling(code: int, width: float, distance: int, tol: float) -> tuple[Array
     count, base = _frequencies(code, width, tol)
     fitted = _fit(code, width, distance, tol, count, 2.0 * math.pi / base)
     if fitted is None:
-        raise ValueError(
-            f"`tol`={tol:g} is too small for a series of the kernel {distance} cells apart; raise "
-            "it."
+        raise ArgumentError(
+            "tol",
+            f"is {tol:g}, too small for a series of the kernel {distance} cells apart; raise it",
         )
     return fitted
 

@@ -19,7 +19,14 @@ import numpy as np
 
 from .._progress import ProgressBar
 from .._typing import Rng
-from .._validate import ArgumentError, ArgumentTypeError, check_choice, check_integer, check_rng
+from .._validate import (
+    ArgumentError,
+    ArgumentTypeError,
+    Option,
+    check_choice,
+    check_integer,
+    check_rng,
+)
 from ..engines import DEVICE_ENGINES, cuda
 from ..gof import gof_test
 from ..result import GofResult
@@ -149,12 +156,16 @@ def _check_jobs(n_jobs: int | None, client: Any, on_device: bool) -> int:
     jobs = 1 if n_jobs is None else check_integer("n_jobs", n_jobs, 1)
     if client is not None:
         if n_jobs is not None:
-            raise ArgumentError("n_jobs", "and `client` both say where tests run; give one of them")
+            raise ArgumentError(
+                "n_jobs", "and ", Option("client"), " both say where tests run; give one of them"
+            )
         cluster.check_client(client)
     if on_device and jobs > 1:
         raise ArgumentError(
             "n_jobs",
-            "processes are for the CPU; with engine='cuda' all GPUs share the tests without them",
+            "processes are for the CPU; with ",
+            Option("engine", "cuda"),
+            " all GPUs share the tests without them",
         )
     return jobs
 
@@ -265,7 +276,9 @@ def _run_parcel(parcel: Parcel) -> tuple[GofResult | None, str | None]:
 
 def _failure_of(batch: BatchResult) -> BatchError:
     """The error that tells of tests that failed."""
-    shown = [f"{batch.names[number]!r}: {text}" for number, text in batch.errors.items()]
+    shown = [
+        f"{batch.names[number]!r}: {text.rstrip('.')}" for number, text in batch.errors.items()
+    ]
     listing = "; ".join([*shown[:3], *(["..."] if len(shown) > 3 else [])])
     return BatchError(
         f"{len(shown)} of {len(batch)} tests failed ({listing}). The others are in `result` of "

@@ -17,10 +17,12 @@ from .._typing import Array, ArrayLike, KernelLike, Rng, Score, SlicesLike
 from .._validate import (
     ArgumentError,
     ArgumentTypeError,
+    Option,
     check_choice,
     check_integer,
     check_rng,
     check_samples,
+    counted,
     evaluate_score,
     is_dask,
     score_is_array,
@@ -187,8 +189,10 @@ def gof_stream(
     if total.n < 2:
         raise ArgumentError(
             "chunks",
-            f"leaves {total.n} samples to test after `train`={n_train} to find slices; at "
-            "least 2 are needed. Lower `train` or give `slices`",
+            f"leaves {counted(total.n, 'sample')} to test after ",
+            Option("train", n_train),
+            " to find slices; at least 2 are needed",
+            remedy=("Lower ", Option("train"), " or give ", Option("slices"), "."),
         )
     result = total.result(n_resamples=n_resamples, rng=rng)
     end = time.perf_counter()
@@ -203,7 +207,10 @@ def _training_samples(
     if train is not None and np.ndim(train) > 0:
         if score is None or score_is_array(score):
             raise ArgumentError(
-                "score", "must be a callable or a model when `train` holds separate samples"
+                "score",
+                "must be a callable or a model when ",
+                Option("train"),
+                " holds separate samples",
             )
         x = check_samples(train, "train", min_rows=3)
         return x, evaluate_score(score, x)
@@ -218,7 +225,9 @@ def _training_samples(
     if x.shape[0] < 3:
         raise ArgumentError(
             "chunks",
-            f"must hold more samples than `train`={count}, which find slices; got {x.shape[0]}",
+            "must hold more samples than ",
+            Option("train", count),
+            f", which find slices; got {x.shape[0]}",
         )
     return x, np.concatenate([chunk.scores() for chunk in chunks if chunk.x.size])
 

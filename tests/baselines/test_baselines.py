@@ -249,14 +249,11 @@ BAD = {
         dict(method="fssd", kernel=fs.RBF([1.0, 2.0])),
         "`kernel` of the FSSD must have one bandwidth",
     ),
-    "null for mmd": (
-        dict(method="mmd", null="wild"),
-        "`null` must be one of 'permutation'; got 'wild'",
-    ),
+    "null for mmd": (dict(method="mmd", null="wild"), "`null` must be 'permutation'; got 'wild'"),
     "lag for mmd": (dict(method="mmd", lag=5), "`lag` is for null='wild'"),
     "no sampler for mmd": (
         dict(method="mmd", score=-X),
-        "`score` must be a model with a `.sample` method for method='mmd'",
+        "`score` must be a model with a .sample method for method='mmd'",
     ),
     "samples of another dimension": (
         dict(method=baselines.MMD(y=X[:, :2])),
@@ -272,7 +269,7 @@ BAD = {
     ),
     "no sampler": (
         dict(method="rfsd", score=np.negative),
-        "`score` must be a model with a `.sample` method for method='rfsd'",
+        "`score` must be a model with a .sample method for method='rfsd'",
     ),
 }
 

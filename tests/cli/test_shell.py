@@ -40,6 +40,10 @@ def test_options(option, text):
             ArgumentError("train", "needs ", Option("lag", "auto"), remedy="Give more."),
             "--train needs --lag auto. Give more.",
         ),
+        (
+            ArgumentError("x", "is flat", remedy=("Give ", Option("bandwidth"), ".")),
+            "draws.csv: is flat. Give --bandwidth.",
+        ),
         # What is not said of an argument is left as it is, whatever it looks like.
         (ValueError("`lag` is for null='wild'."), "`lag` is for null='wild'."),
         (ArgumentError("x", "has a column lag=1"), "draws.csv: has a column lag=1."),

@@ -182,7 +182,7 @@ def test_spectral_family_is_bounded_by_bonferroni():
 def test_spectral_needs_room_for_a_matrix(monkeypatch):
     monkeypatch.setattr(pairs, "MOST_STORED", 50)
     x = np.random.default_rng(0).standard_normal((60, 3))
-    with pytest.raises(ValueError, match=r"`null`='spectral' needs a matrix of 60 x 60"):
+    with pytest.raises(ValueError, match=r"`null` is 'spectral', which needs a matrix of 60 x 60"):
         fs.gof_test(x, -x, null="spectral", method="ksd")
     with pytest.raises(ValueError, match=r"`lag` is for null='wild'"):
         fs.gof_test(x, -x, null="spectral", lag=5)

@@ -464,7 +464,7 @@ def test_a_model_without_score_has_a_checkpoint(tmp_path):
     with pytest.raises(ValueError, match="other samples, scores or options"):
         fs.gof_batch([(X[0], Sampler(2.0))], **kept)
     batch = fs.gof_batch([(X[0], np.negative)], on_error="return", **{**kept, "rng": None})
-    assert "`score` must be a model with a `.sample` method" in batch.errors[0]
+    assert "`score` must be a model with a .sample method" in batch.errors[0]
 
 
 def test_samples_of_the_model_take_its_place():

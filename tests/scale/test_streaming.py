@@ -246,9 +246,9 @@ X = samples("normal", 60, 6)
             ValueError,
             "`chunks` must hold at least 2 samples; got 1",
         ),
-        ([X[:2]], {}, ValueError, "more samples than `train`=2000"),
-        ([X], {}, ValueError, "leaves 0 samples to test after `train`=60"),
-        ([X], dict(train=59), ValueError, "leaves 1 samples"),
+        ([X[:2]], {}, ValueError, "more samples than train=2000"),
+        ([X], {}, ValueError, "leaves 0 samples to test after train=60"),
+        ([X], dict(train=59), ValueError, "leaves 1 sample to test"),
         ([X], dict(train=0.5), TypeError, "`train` must be a number of rows .* not a fraction"),
         ([X], dict(train=10, slices=SLICES), ValueError, "`train` has nothing to choose"),
         (
@@ -355,6 +355,6 @@ def test_a_limit_distribution_of_too_many_cells_is_refused(monkeypatch):
     monkeypatch.setattr(accumulator, "_MOST_FEATURES", 40)
     x = np.random.default_rng(0).standard_cauchy((400, 1))
     total = fs.Accumulator(fs.Slices(np.eye(1), np.eye(1)), x).add(x, -x)
-    with pytest.raises(ValueError, match="tails are heavy"):
+    with pytest.raises(ValueError, match="samples with heavy tails"):
         total.result()
     assert np.isfinite(total.statistics).all()

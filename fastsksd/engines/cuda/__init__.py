@@ -30,6 +30,7 @@ import os
 import sys
 from collections.abc import Callable
 
+from ..._validate import Option
 from .errors import CudaUnavailable, DeviceOutOfMemory  # noqa: F401
 
 INSTALL = (
@@ -51,8 +52,8 @@ def missing() -> str:
         return ""
     if not driver_present():
         return (
-            "no NVIDIA driver was found on this machine. With a GPU and its driver in place: "
-            f"{INSTALL}"
+            "no NVIDIA driver was found on this machine. If there is a GPU, install its driver "
+            f"first. {INSTALL}"
         )
     return (
         "there is an NVIDIA driver, but Numba's CUDA target could not start "
@@ -64,7 +65,9 @@ def require() -> None:
     """Raise `CudaUnavailable` unless kernels can run here."""
     if missing():
         raise CudaUnavailable(
-            f"`engine`='cuda' is not available: {missing()} Or use engine='auto'."
+            "engine",
+            f"can't be 'cuda' here: {missing().rstrip('.')}",
+            remedy=("Or use ", Option("engine", "auto"), "."),
         )
 
 

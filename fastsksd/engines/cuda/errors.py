@@ -1,7 +1,9 @@
 """What can be wrong with a device."""
 
+from ..._validate import AboutArgument
 
-class CudaUnavailable(RuntimeError):
+
+class CudaUnavailable(AboutArgument, RuntimeError):
     """No CUDA target or no device; the message says what is missing and how to get it."""
 
 

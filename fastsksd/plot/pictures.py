@@ -1,57 +1,40 @@
-"""Pictures of a test and of what it saw (matplotlib, extra "plot").
-
-Every function draws into `ax`, or into a new pyplot figure when there is none, and returns the
-axes. Colours are those of Okabe and Ito, which colour-blind readers can tell apart; nothing is told
-by colour alone. No setting of matplotlib is changed.
-"""
+"""Pictures of a test: null distribution, members, slices, witness, samples, spectrum, report."""
 
 from __future__ import annotations
 
-import base64
-import io
-import textwrap
-import warnings
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._typing import Array
-from ._validate import (
-    ArgumentError,
-    ArgumentTypeError,
-    check_integer,
-    check_number,
-    check_probability,
-)
-from .procedure.combine import Member
-from .report.directions import direction, direction_terms
-from .report.explain import Explanation, SliceExplanation, is_explicable, strongest_witness
-from .report.rates import interval
-from .report.witness import Witness
-from .slices import Slices
+from .._typing import Array
+from .._validate import ArgumentError, ArgumentTypeError, check_integer, check_probability
+from ..procedure.combine import Member
+from ..report.directions import direction, direction_terms
+from ..report.explain import Explanation, SliceExplanation
+from ..report.witness import Witness
+from ..slices import Slices
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-    from .result import GofResult
+    from ..result import GofResult
+from .canvas import (
+    _BARS,
+    BLACK,
+    BLUE,
+    GREY,
+    RED,
+    SKY,
+    add_bar_key,
+    add_legend,
+    axes_or_new,
+    counted_title,
+    draw_bars,
+    legend_on_top,
+    short_p,
+)
 
-__all__ = ["members", "null", "power", "report", "samples", "slices", "spectrum", "witness"]
-
-BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK, GREY = (
-    "#000000", "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7", "#8c8c8c",
-)  # fmt: skip
-_STYLES = [
-    (BLUE, "-", "o"),
-    (RED, "--", "s"),
-    (GREEN, "-.", "^"),
-    (BLACK, ":", "D"),
-    (PINK, "-", "v"),
-    (ORANGE, "--", "P"),
-    (SKY, "-.", "X"),
-]
-_BARS = 12  # slices or members shown
 _DOTS = 3000  # samples shown
 _LABELLED = 3
 _LABEL_LINES = 16  # lines of text that fit beside the bars of a panel
@@ -104,6 +87,7 @@ def null(result: GofResult, *, ax: Axes | None = None, alpha: float = 0.05) -> A
     'replicates'
     """
     check_probability("alpha", alpha)
+    _check_result(result)
     values = result.null_distribution
     if values.size == 0:
         raise ArgumentError(
@@ -111,7 +95,7 @@ def null(result: GofResult, *, ax: Axes | None = None, alpha: float = 0.05) -> A
             "has no null distribution: its members were combined by an inequality",
             remedy="See `fastsksd.plot.members`.",
         )
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     low, high = values.min(), values.max()
     critical = np.quantile(values, 1.0 - alpha)
     statistic = result.statistic if result.evidence is None else result.evidence
@@ -154,7 +138,7 @@ def null(result: GofResult, *, ax: Axes | None = None, alpha: float = 0.05) -> A
     )
     ax.set_ylabel("replicates")
     ax.set_title(f"Null distribution: p-value {result.pvalue:.3g}", fontsize="medium")
-    _legend_on_top(ax)
+    legend_on_top(ax)
     return ax
 
 
@@ -186,19 +170,20 @@ def members(result: GofResult, *, ax: Axes | None = None, alpha: float = 0.05) -
     True
     """
     check_probability("alpha", alpha)
+    _check_result(result)
     if not result.members:
         raise ArgumentError("result", "has no members: it is not of a family")
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     shown = result.members[:_BARS]
     labels = [_member_label(member) for member in shown]
     values = [-np.log10(member.adjusted_pvalue) for member in shown]
-    _bars(ax, values, labels, [member.adjusted_pvalue <= alpha for member in shown])
+    draw_bars(ax, values, labels, [member.adjusted_pvalue <= alpha for member in shown])
     ax.axvline(
         -np.log10(alpha), color=BLACK, linestyle="--", linewidth=1.2, label=f"level {alpha:g}"
     )
     ax.set_xlabel("-log10 of the adjusted p-value")
-    ax.set_title(_title("Members", len(shown), len(result.members)), fontsize="medium")
-    _legend(ax, "lower right")
+    ax.set_title(counted_title("Members", len(shown), len(result.members)), fontsize="medium")
+    add_legend(ax, "lower right")
     return ax
 
 
@@ -241,16 +226,16 @@ def slices(
     """
     check_probability("alpha", alpha)
     explanation = _explanation_with_slices(what, names, _BARS)
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     shown = explanation.slices[:_BARS]
     d = len(explanation.names)
     significant = [one.pvalue_adjusted <= alpha for one in shown]
     lines = max(1, _LABEL_LINES // len(shown))
     labels = [_along(one, d, lines) for one in shown]
-    _bars(ax, [one.statistic for one in shown], labels, significant)
+    draw_bars(ax, [one.statistic for one in shown], labels, significant)
     for row, one in enumerate(shown):
         ax.annotate(
-            f"p {_short_p(one.pvalue_adjusted)}",
+            f"p {short_p(one.pvalue_adjusted)}",
             (max(one.statistic, 0.0), row),
             xytext=(4, 0),
             textcoords="offset points",
@@ -261,10 +246,10 @@ def slices(
     ax.axvline(0.0, color=BLACK, linewidth=0.8)
     ax.set_xlabel("statistic (p: adjusted p-value)")
     ax.set_title(
-        _title("Slices, along g", len(shown), explanation.statistics.size), fontsize="medium"
+        counted_title("Slices, along g", len(shown), explanation.statistics.size), fontsize="medium"
     )
     if any(significant) and not all(significant):
-        _bar_key(ax, f"p at most {alpha:g}", f"p above {alpha:g}")
+        add_bar_key(ax, f"p at most {alpha:g}", f"p above {alpha:g}")
     return ax
 
 
@@ -319,7 +304,7 @@ def witness(
         )
     one = explanation.slices[which]
     d = len(explanation.names)
-    ax = _draw_witness(_axes(ax), one.witness, _along(one, d), one.aligned)
+    ax = _draw_witness(axes_or_new(ax), one.witness, _along(one, d), one.aligned)
     title = f"Witness of slice {one.index}: {_SHAPES[one.shape]}"
     if d > 1 and one.shape != "none":
         title += ",\ngiven the other coordinates"
@@ -361,8 +346,8 @@ def samples(
     >>> bool(ax.get_xlabel())
     True
     """
-    explanation = what if isinstance(what, Explanation) else what.explain(names=names, n_slices=1)
-    ax = _axes(ax)
+    explanation = _explanation(what, names, n_slices=1)
+    ax = axes_or_new(ax)
     values, rows = explanation.contributions, explanation.indices
     places = explanation.along if explanation.slices else rows
     some = np.arange(values.size)
@@ -400,7 +385,7 @@ def samples(
     )
     ax.set_ylabel("contribution")
     ax.set_title(f"Contributions of {values.size} samples", fontsize="medium")
-    _legend_on_top(ax, columns=2)
+    legend_on_top(ax, columns=2)
     return ax
 
 
@@ -434,12 +419,14 @@ def spectrum(what: Slices | GofResult, *, ax: Axes | None = None) -> Axes:
         # The strongest member of a family may look along fixed slices.
         slices = getattr(what, "_active", None) or slices
     if not isinstance(slices, Slices):
+        if hasattr(what, "slices"):
+            raise ArgumentError("what", "is of a method without slices")
         raise ArgumentTypeError(
             "what", f"must be Slices or a GofResult that has them, not {type(what).__name__}"
         )
     if slices.r_values is None and (slices.g_values is None or slices.g_gaps is None):
         raise ArgumentError("what", "has no eigenvalues: the slices of `active_slices` have")
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     places = np.arange(len(slices))
     sure = np.ones(len(slices), dtype=bool)
     if slices.r_values is not None:
@@ -491,158 +478,8 @@ def spectrum(what: Slices | GofResult, *, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("slice")
     ax.set_ylabel("eigenvalue / largest")
     ax.set_title("Eigenvalues of the slices", fontsize="medium")
-    _legend_on_top(ax)
+    legend_on_top(ax)
     return ax
-
-
-def power(
-    curves: Mapping[str, Sequence[Any]] | Sequence[Any],
-    *,
-    ax: Axes | None = None,
-    level: float = 0.05,
-    xlabel: str | None = None,
-    logx: bool = False,
-) -> Axes:
-    """Draw rejection rates against a parameter, with 95% intervals (Wilson's).
-
-    Parameters
-    ----------
-    curves : mapping of names to (places, rejections, trials), or one such triple
-        For each place on the axis the number of rejections, and the number of trials (one number,
-        or one for each place).
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure by default.
-    level : float
-        Nominal level, drawn as a line.
-    xlabel : str, optional
-        Name of the parameter.
-    logx : bool
-        Whether the axis is logarithmic.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes drawn on.
-
-    Examples
-    --------
-    >>> import fastsksd as fs
-    >>> from matplotlib.figure import Figure
-    >>> d = [10, 50, 100]
-    >>> curves = {"SKSD": (d, [98, 90, 71], 100), "KSD": (d, [90, 20, 6], 100)}
-    >>> fs.plot.power(curves, xlabel="dimension", ax=Figure().subplots()).get_ylabel()
-    'rejection rate'
-    """
-    level = check_number("level", level, 0.0)
-    named = dict(curves) if isinstance(curves, Mapping) else {None: curves}
-    if not named:
-        raise ArgumentError("curves", "is empty; give at least one (places, rejections, trials)")
-    checked = {name: _check_curve(name, curve) for name, curve in named.items()}
-    ax = _axes(ax)
-    for k, (name, (places, counts)) in enumerate(checked.items()):
-        colour, dashes, marker = _STYLES[k % len(_STYLES)]
-        rate_line(ax, places, counts, name, colour, dashes, marker)
-    ax.axhline(level, color=GREY, linewidth=0.8, label=f"level {level:g}")
-    ax.set_ylim(-0.03, 1.03)
-    if logx:
-        ax.set_xscale("log")
-    ax.set_xlabel(xlabel or "")
-    ax.set_ylabel("rejection rate")
-    _legend(ax, handlelength=3.0)
-    return ax
-
-
-def rate_line(
-    ax: Axes,
-    places: Sequence[float] | Array,
-    counts: Sequence[tuple[float, float]],
-    label: str | None,
-    colour: str,
-    dashes: str = "-",
-    marker: str = "o",
-    *,
-    band: bool = True,
-) -> None:
-    """Draw one line of rejection rates, from pairs (rejections, trials), with 95% intervals."""
-    rates = [rejected / trials for rejected, trials in counts]
-    ax.plot(
-        places, rates, dashes, color=colour, marker=marker, markersize=4, linewidth=1.2, label=label
-    )
-    if band:
-        low, high = zip(*(interval(*count) for count in counts), strict=True)
-        ax.fill_between(places, low, high, color=colour, alpha=0.1, linewidth=0)
-
-
-def report(result: GofResult, *, names: Sequence[str] | None = None, alpha: float = 0.05) -> Figure:
-    """Draw all pictures of one test on a page, see `GofResult.plot`.
-
-    Parameters
-    ----------
-    result : GofResult
-        Of any method.
-    names : sequence of str, optional
-        Names of the coordinates; by default those that the samples came with.
-    alpha : float
-        Level of the test.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A figure that pyplot does not know of.
-
-    Examples
-    --------
-    >>> import numpy as np, fastsksd as fs
-    >>> x = np.random.default_rng(0).standard_normal((100, 2)) * [0.5, 1.0]
-    >>> figure = fs.plot.report(fs.gof_test(x, np.negative, n_resamples=99, rng=0))
-    >>> len(figure.axes) >= 4
-    True
-    """
-    explanation = result.explain(names=names, n_slices=_BARS) if is_explicable(result) else None
-    first = members if result.null_distribution.size == 0 else null
-    panels = [lambda ax: first(result, ax=ax, alpha=alpha)]
-    if explanation is not None and explanation.slices:
-        panels += [
-            lambda ax: slices(explanation, ax=ax, alpha=alpha),
-            lambda ax: witness(explanation, ax=ax),
-        ]
-    if explanation is not None:
-        panels.append(lambda ax: samples(explanation, ax=ax))
-    rows = (len(panels) + 1) // 2
-    figure = _figure((10.0 if len(panels) > 1 else 5.5, 3.6 * rows + 0.4))
-    axes = np.ravel(figure.subplots(rows, min(len(panels), 2)))
-    for draw, ax in zip(panels, axes, strict=True):
-        draw(ax)
-    verdict = "rejected" if result.reject(alpha) else "not rejected"
-    title = (
-        f"The model is {verdict} at level {alpha:g} "
-        f"(p-value {result.pvalue:.3g}, {result.n_test} samples)"
-    )
-    figure.suptitle(textwrap.fill(title, 90 if len(panels) > 1 else 45))
-    return figure
-
-
-def inline_figure(result: GofResult) -> str:
-    """A small picture of a result as an HTML image.
-
-    It is an ornament: empty where matplotlib is missing or anything goes wrong.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            slices = result.slices if is_explicable(result) else None
-            figure = _figure((4.5 if slices is None else 8.0, 2.8))
-            axes = np.ravel(np.asarray(figure.subplots(1, 1 if slices is None else 2)))
-            (members if result.null_distribution.size == 0 else null)(result, ax=axes[0])
-            if slices is not None:
-                _draw_witness(axes[1], *strongest_witness(result, slices)).set_title(
-                    "Witness of the strongest slice", fontsize="medium"
-                )
-            png = base64.b64encode(_png(figure, 80)).decode()
-            alt = "null distribution and witness"
-            return f"<img alt='{alt}' src='data:image/png;base64,{png}'>"
-    except Exception:
-        return ""
 
 
 def _draw_witness(ax: Axes, witness: Witness, label: str, aligned: bool) -> Axes:
@@ -689,7 +526,7 @@ def _draw_witness(ax: Axes, witness: Witness, label: str, aligned: bool) -> Axes
     ax.set_xlim(grid[0], grid[-1])
     ax.set_xlabel(label)
     ax.set_ylabel("push of the model" if aligned else "push of the model along r")
-    _legend(ax, "upper center", ncol=3, columnspacing=1.0, handlelength=1.5)
+    add_legend(ax, "upper center", ncol=3, columnspacing=1.0, handlelength=1.5)
     return ax
 
 
@@ -701,29 +538,6 @@ def _leave_out_outliers(ax: Axes, places: Array, grid: Array) -> None:
     if inside.size < places.size:
         ax.set_xlim(inside.min() - 0.1 * width, inside.max() + 0.1 * width)
         ax.plot([], [], " ", label=f"{places.size - inside.size} beyond the edges")
-
-
-def _bars(ax: Axes, values: Sequence[float], labels: Sequence[str], filled: Sequence[bool]) -> None:
-    """Horizontal bars, the first on top; those not `filled` are hatched outlines."""
-    for row, (value, full) in enumerate(zip(values, filled, strict=True)):
-        style = (
-            dict(color=BLUE)
-            if full
-            else dict(facecolor="white", edgecolor=GREY, hatch="////", linewidth=0.8)
-        )
-        ax.barh(row, value, height=0.7, **style)
-    ax.set_yticks(range(len(labels)), labels, fontsize="small")
-    ax.set_ylim(len(labels) - 0.4, -0.6)
-
-
-def _bar_key(ax: Axes, filled: str, hatched: str) -> None:
-    from matplotlib.patches import Patch
-
-    keys = [
-        Patch(color=BLUE, label=filled),
-        Patch(facecolor="white", edgecolor=GREY, hatch="////", label=hatched),
-    ]
-    _legend(ax, "lower right", handles=keys)
 
 
 def _member_label(member: Member) -> str:
@@ -746,98 +560,27 @@ def _along(one: SliceExplanation, d: int, most: int = 3) -> str:
     return "\n".join(lines)
 
 
-def _title(what: str, shown: int, count: int) -> str:
-    return what if shown == count else f"{what}: the strongest {shown} of {count}"
+def _check_result(result: object) -> None:
+    if not hasattr(result, "null_distribution"):
+        raise ArgumentTypeError("result", f"must be a GofResult, not {type(result).__name__}")
 
 
-def _short_p(pvalue: float) -> str:
-    return f"{pvalue:.2g}" if pvalue >= 1e-4 else f"{pvalue:.0e}"
-
-
-def _legend(ax: Axes, place: Any = "best", **options: Any) -> None:
-    ax.legend(fontsize="small", framealpha=0.85, edgecolor="none", loc=place, **options)
-
-
-def _legend_on_top(ax: Axes, columns: int = 1) -> None:
-    """Put the legend above the data, with room made for it."""
-    low, high = ax.get_ylim()
-    rows = -(-len(ax.get_legend_handles_labels()[1]) // columns)
-    ax.set_ylim(low, high + (0.05 + 0.11 * rows) * (high - low))
-    _legend(ax, "upper left", ncol=columns)
-
-
-def _check_curve(name: str | None, curve: Any) -> tuple[Array, list[tuple[float, float]]]:
-    """Places, and pairs (rejections, trials), of one curve."""
-    which = "" if name is None else f"of {name!r} "
-    if not isinstance(curve, (tuple, list)) or len(curve) != 3:
-        raise ArgumentError("curves", f"{which}must be a triple (places, rejections, trials)")
-    places, rejections = (np.atleast_1d(np.asarray(part, dtype=float)) for part in curve[:2])
-    trials = (
-        np.broadcast_to(np.asarray(curve[2], dtype=float), rejections.shape)
-        if np.ndim(curve[2]) == 0
-        else np.asarray(curve[2], dtype=float)
-    )
-    if places.ndim != 1 or not places.shape == rejections.shape == trials.shape or places.size == 0:
-        raise ArgumentError(
-            "curves",
-            f"{which}must have as many rejections as places; got shapes {places.shape}, "
-            f"{rejections.shape} and {trials.shape}",
+def _explanation(
+    what: GofResult | Explanation, names: Sequence[str] | None, n_slices: int
+) -> Explanation:
+    if isinstance(what, Explanation):
+        return what
+    if not hasattr(what, "explain"):
+        raise ArgumentTypeError(
+            "what", f"must be a GofResult or an Explanation, not {type(what).__name__}"
         )
-    if not np.all((rejections >= 0) & (rejections <= trials) & (trials > 0)):
-        raise ArgumentError(
-            "curves",
-            f"{which}must have rejections between 0 and the number of trials, which must be "
-            "positive",
-        )
-    return places, list(zip(rejections.tolist(), trials.tolist(), strict=True))
+    return what.explain(names=names, n_slices=n_slices)
 
 
 def _explanation_with_slices(
     what: GofResult | Explanation, names: Sequence[str] | None, n_slices: int
 ) -> Explanation:
-    if isinstance(what, Explanation):
-        explanation = what
-    elif hasattr(what, "explain"):
-        explanation = what.explain(names=names, n_slices=n_slices)
-    else:
-        raise ArgumentTypeError(
-            "what", f"must be a GofResult or an Explanation, not {type(what).__name__}"
-        )
+    explanation = _explanation(what, names, n_slices)
     if not explanation.slices:
         raise ArgumentError("what", "is of a method without slices")
     return explanation
-
-
-def _axes(ax: Axes | None) -> Axes:
-    if ax is not None:
-        return ax
-    _matplotlib()
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(layout="constrained")[1]
-
-
-def _figure(size: tuple[float, float]) -> Figure:
-    """A figure that pyplot does not manage, which shows itself in a notebook."""
-    _matplotlib()
-    from matplotlib.figure import Figure
-
-    class Page(Figure):
-        def _repr_png_(self):
-            return _png(self, 100)
-
-    return Page(figsize=size, layout="constrained")
-
-
-def _png(figure: Figure, dpi: int) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi)
-    return buffer.getvalue()
-
-
-def _matplotlib() -> None:
-    """An error that says how to install matplotlib, where it is missing."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'fastsksd[plot]'") from error

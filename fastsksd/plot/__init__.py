@@ -1,0 +1,12 @@
+"""Pictures of a test and of what it saw (matplotlib, extra "plot").
+
+Every function draws into `ax`, or into a new pyplot figure when there is none, and returns the
+axes. Colours are those of Okabe and Ito, which colour-blind readers can tell apart; nothing is told
+by colour alone. No setting of matplotlib is changed.
+"""
+
+from .page import report
+from .pictures import members, null, samples, slices, spectrum, witness
+from .rates import power
+
+__all__ = ["members", "null", "power", "report", "samples", "slices", "spectrum", "witness"]
