@@ -18,6 +18,7 @@ import numpy as np
 from .._typing import Array
 from .._version import __version__
 from ..compute.medians import median_distances
+from ..compute.threads import get_num_threads
 from ..discrepancy import sksd
 from ..engines import ENGINES, expected_cost, load
 from ..gof import gof_test
@@ -208,7 +209,7 @@ def run_bench(repeat: int = 7) -> Iterator[str]:
     works = _works(rng)
     yield f"fastsksd {__version__}, numba {numba.__version__}, numpy {np.__version__}, "
     yield f"Python {platform.python_version()}, {_cpu()}, {os.cpu_count()} cores, "
-    yield f"{numba.get_num_threads()} threads"
+    yield f"{get_num_threads()} threads"
     yield ""
     yield "| work | first call | fastsksd | NumPy | ratio |"
     yield "|---|---|---|---|---|"

@@ -12,6 +12,7 @@ import numpy as np
 
 from .._version import __version__
 from ..compute.medians import median_distances
+from ..compute.threads import get_num_threads
 from ..engines import WORTH_A_DEVICE, cheapest_engine, cuda, expected_cost
 
 _PACKAGES = ("numba", "llvmlite", "numpy", "scipy", "numba-cuda", "dask", "torch", "jax")
@@ -29,7 +30,7 @@ def info_lines() -> Iterator[str]:
     """Yield the lines."""
     yield f"fastsksd {__version__}, Python {platform.python_version()}, {platform.platform()}"
     yield ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
-    threads = f"{numba.get_num_threads()} Numba threads, threading layer {_threading_layer()}"
+    threads = f"{get_num_threads()} Numba threads, threading layer {_threading_layer()}"
     yield f"{os.cpu_count()} cores, {threads}"
     yield _cuda()
     for index, name in enumerate(cuda.hardware()):

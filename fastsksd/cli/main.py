@@ -219,6 +219,11 @@ def _parser() -> argparse.ArgumentParser:
         default="cpu",
         help="cuda: GPU kernels, measured against predictions (default cpu)",
     )
+    bench.add_argument(
+        "--loaded",
+        action="store_true",
+        help="calls beside busy processes, which the command starts and ends itself",
+    )
     _add_reproduce(commands)
     return parser
 
@@ -306,7 +311,14 @@ def _bench(arguments: argparse.Namespace) -> int:
     from ..engines.cuda import CudaUnavailable
     from .shell import Shell
 
-    if arguments.engine == "cuda":
+    if arguments.loaded and arguments.engine == "cuda":
+        print("fastsksd: --loaded is for the CPU; leave out --engine cuda.", file=sys.stderr)
+        return 2
+    if arguments.loaded:
+        from .loaded import run_loaded_bench
+
+        lines = run_loaded_bench(arguments.repeat)
+    elif arguments.engine == "cuda":
         from .device_bench import run_device_bench
 
         lines = run_device_bench(arguments.repeat)

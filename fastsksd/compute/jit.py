@@ -10,7 +10,6 @@ None of them assumes that there is no NaN or infinity: the floating point flags 
 of `fastmath`.
 """
 
-import contextlib
 import functools
 import os
 import threading
@@ -20,6 +19,8 @@ import numba
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+
+from . import threads
 
 # Sums may be reassociated (so that they vectorise) and products contracted; NaN and infinity keep
 # their meaning.
@@ -54,7 +55,8 @@ def _after_fork():
     # OpenMP aborts a forked child that starts threads when its parent had some.
     global _entry, _forked
     _entry = threading.RLock()
-    _forked = _layer_is_threadsafe is not None
+    threads.after_fork()
+    _forked = threads.started()
 
 
 if hasattr(os, "register_at_fork"):
@@ -81,6 +83,7 @@ def parallel(function):
         global _layer_is_threadsafe
         if _forked:
             return launch.serial(*args)
+        threads.prepare()
         if _layer_is_threadsafe:
             return dispatcher(*args)
         with _entry:
@@ -102,17 +105,6 @@ def _renamed(function, name):
     copy = types_module.FunctionType(function.__code__, function.__globals__, name)
     copy.__qualname__ = name
     return copy
-
-
-@contextlib.contextmanager
-def single_thread():
-    """Compiled code on one thread, where many tasks run side by side already."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)
 
 
 @intrinsic

@@ -16,7 +16,7 @@ from typing import Any
 
 from .._typing import Array
 from .._validate import ArgumentError, ArgumentTypeError, check_score, score_is_array
-from ..compute.jit import single_thread
+from ..compute.threads import single_thread
 from ..procedure.plan import Options
 from ..result import GofResult
 from .accumulator import Accumulator

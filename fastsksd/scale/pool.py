@@ -153,9 +153,9 @@ def _new_pool(jobs: int) -> ProcessPoolExecutor:
 
 
 def _start_worker() -> None:
-    import numba
+    from ..compute.threads import set_num_threads
 
-    numba.set_num_threads(1)
+    set_num_threads(1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

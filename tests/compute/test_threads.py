@@ -1,0 +1,68 @@
+"""Threads wait passively unless the user says otherwise, and keep to the limits of a container."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from fastsksd.compute.threads import cpu_limit
+
+CODE = """
+import os
+import numba, numpy as np, fastsksd as fs
+x = np.random.default_rng(0).standard_normal((300, 3))
+{before}
+fs.gof_test(x, -x, n_resamples=10, rng=0)
+print(numba.threading_layer(), os.environ.get("OMP_WAIT_POLICY"), numba.get_num_threads())
+"""
+
+
+def run(before="", **variables):
+    """What a new process says of its threads, and OpenMP of its settings."""
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "NUMBA_NUM_THREADS")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    environment |= {"OMP_DISPLAY_ENV": "VERBOSE", **variables}
+    done = subprocess.run(
+        [sys.executable, "-c", CODE.format(before=before)],
+        env=environment, capture_output=True, text=True, check=True, timeout=300,
+    )  # fmt: skip
+    layer, policy, count = done.stdout.split()
+    if layer != "omp" or "OMP_WAIT_POLICY" not in done.stderr:
+        pytest.skip(f"the threading layer is {layer}, without GNU OpenMP's settings to look at")
+    return policy, done.stderr, int(count)
+
+
+def test_threads_wait_passively_and_the_environment_is_as_before():
+    policy, settings, _ = run()
+    assert policy == "None" and "GOMP_SPINCOUNT = '0'" in settings
+
+
+def test_what_the_user_chose_holds():
+    policy, settings, _ = run(OMP_WAIT_POLICY="active")
+    assert policy == "active" and "OMP_WAIT_POLICY = 'ACTIVE'" in settings
+    assert "GOMP_SPINCOUNT = '500'" in run(GOMP_SPINCOUNT="500")[1]
+
+
+def test_a_container_limits_the_number_of_threads():
+    before = "import fastsksd.compute.threads as t; t.cpu_limit = lambda: 1"
+    assert run(before)[2] == 1
+    assert run(before, NUMBA_NUM_THREADS="2")[2] == 2
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "150000 100000\n"}, 2),
+        ({"cpu.max": "50000 100000\n"}, 1),
+        ({"cpu.max": "max 100000\n"}, 2**16),
+        ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 2**16),
+        ({}, 2**16),
+    ],
+)
+def test_limits_of_control_groups(tmp_path, files, cores):
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    assert cpu_limit(tmp_path) == cores
