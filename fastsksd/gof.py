@@ -97,7 +97,8 @@ def gof_test(
             A fraction or a number of the samples, which are then not tested. The default for one
             set is 0.2, or 5000 samples where that is less.
         array
-            Separate samples; `score` must then be a function or a model.
+            Separate samples; `score` must then be a function or a model. The family looks at 5000
+            of them at most.
     kernel : {"rbf", "imq"} or kernel object
         One-dimensional kernel of the statistic.
     null : {"wild", "bootstrap", "spectral"}, optional

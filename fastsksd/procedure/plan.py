@@ -317,11 +317,15 @@ def _plan_of_family(options: Options, common: Plan, d: int) -> Plan:
     if d == 1:
         return family
     options.refuse_unused(used | _SEARCH, "does not apply to the family")
+    # A number of samples is the user's choice; the others of a half are tested all the same.
+    counted = (
+        options.train is not None and not is_cross(options.train) and np.ndim(options.train) == 0
+    )
     return dataclasses.replace(
         family,
         search=_make_search(options, d),
         train="cross" if options.train is None else options.train,
-        most_training=MOST_TRAINING if options.train is None or is_cross(options.train) else None,
+        most_training=None if counted else MOST_TRAINING,
     )
 
 

@@ -72,6 +72,8 @@ def test_n_train_counts_the_samples_that_were_searched(monkeypatch):
     assert (result.n_train, result.n_test) == (60, 100)
     separate = fs.gof_test(x, np.negative, train=x + 1.0, n_resamples=20, rng=0)
     assert (separate.n_train, separate.n_test) == (30, 100)
+    counted = fs.gof_test(x, np.negative, train=40, n_resamples=20, rng=0)
+    assert (counted.n_train, counted.n_test) == (40, 60)
 
 
 @pytest.mark.parametrize("train", [0.001, 0.999, 1, 99])
