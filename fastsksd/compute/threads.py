@@ -1,9 +1,11 @@
-"""Threads that wait without spinning, and no more of them than the process may use.
+"""Threads that hardly spin while they wait, and no more of them than the process may use.
 
 GNU OpenMP's threads spin at every barrier by default. Beside any other work on the machine, a
 thread that spins holds the core that the thread it waits for needs, and every parallel region then
 costs a time slice of the scheduler. Measured on two cores beside two busy processes: 100 steps of
-refinement took 52 s with spinning threads and 0.35 s with passive ones.
+refinement took 52 s with spinning threads and 0.35 s with passive ones. Threads that never spin
+cost time on an idle machine, though: a few thousand turns, some microseconds, are the best of both
+(idle, KE slices of 200 samples 25 ms, 64 ms without any; beside two busy processes the same).
 
 OpenMP reads its policy once, when its library is loaded, which is when Numba starts its threads.
 `prepare` is called before that. It leaves alone what the user has set: OMP_WAIT_POLICY,
@@ -19,8 +21,9 @@ from pathlib import Path
 
 import numba
 
-_POLICY = "OMP_WAIT_POLICY"
-_CHOICES = (_POLICY, "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # of the user, which are left alone
+# GNU OpenMP goes by the number of turns, others by the policy.
+_POLICY = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "3000"}
+_CHOICES = (*_POLICY, "KMP_BLOCKTIME")  # of the user, which are left alone
 _started = False
 _lock = threading.RLock()
 _local = threading.local()
@@ -80,15 +83,16 @@ def single_thread() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _passive() -> Iterator[None]:
-    """Libraries of OpenMP loaded within wait passively, unless the user has chosen otherwise."""
+    """Libraries of OpenMP loaded within hardly spin, unless the user has chosen otherwise."""
     if any(name in os.environ for name in _CHOICES):
         yield
         return
-    os.environ[_POLICY] = "passive"
+    os.environ.update(_POLICY)
     try:
         yield
     finally:
-        del os.environ[_POLICY]
+        for name in _POLICY:
+            del os.environ[name]
 
 
 def cpu_limit(root: Path = Path("/sys/fs/cgroup")) -> int:
