@@ -35,6 +35,7 @@ __all__ = [
     "DEVICE_ENGINES",
     "ENGINES",
     "NAMES",
+    "PAIRWISE",
     "TOLERANCE",
     "WORTH_A_DEVICE",
     "DirectEngine",
@@ -58,6 +59,7 @@ __all__ = [
 
 ENGINES = ("direct", "fourier")
 DEVICE_ENGINES = ("cuda", "cuda direct", "cuda fourier", "cuda32")
+PAIRWISE = ("direct", "cuda direct", "cuda32")  # engines without Fourier series
 # "auto" and "cpu" take what is expected to be faster, anywhere or on the CPU.
 NAMES = ("auto", *ENGINES, "cpu", *DEVICE_ENGINES)
 

@@ -29,7 +29,7 @@ from .._validate import (
     check_rng,
     counted,
 )
-from ..engines import TOLERANCE, choose_engine
+from ..engines import PAIRWISE, TOLERANCE, choose_engine
 from ..kernels import Kernel, as_kernel
 from ..refine import OPTIONS as REFINE_OPTIONS
 from ..score_difference import ESTIMATORS
@@ -197,7 +197,7 @@ def make_plan(options: Options, baseline: TestWithoutSlices | None, n: int, d: i
         engine=choose_engine(options.engine, options.tol),
         rng=check_rng(options.rng),
     )
-    if options.engine in ("direct", "cuda32") and "tol" in options.given():
+    if options.engine in PAIRWISE and "tol" in options.given():
         raise ArgumentError(
             "tol", "is for Fourier series, and ", Option("engine", options.engine), " has none"
         )
