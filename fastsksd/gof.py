@@ -17,8 +17,8 @@ from .baselines import as_baseline
 from .baselines.base import Baseline
 from .engines import TOLERANCE
 from .procedure.combine import Verdict, decide
-from .procedure.evaluate import Outcome, evaluate
-from .procedure.family import MULTIPLES
+from .procedure.evaluate import evaluate
+from .procedure.evaluation import Outcome
 from .procedure.plan import Options, Plan, make_plan
 from .procedure.search import search
 from .procedure.split import Samples, Split, make_split
@@ -38,7 +38,8 @@ def gof_test(
     debias: bool = True,
     refine: int | Mapping[str, Any] = 0,
     extra_slices: Mapping[str, SlicesLike] | Sequence[tuple[str, SlicesLike]] | None = None,
-    multiples: Sequence[float] = MULTIPLES,
+    multiples: Sequence[float] | None = None,
+    precondition: str | ArrayLike | None = "auto",
     train: str | float | int | ArrayLike | None = None,
     kernel: KernelLike = "rbf",
     null: Null | None = None,
@@ -204,6 +205,7 @@ def gof_test(
         refine=refine,
         extra_slices=extra_slices,
         multiples=multiples,
+        precondition=precondition,
         train=train,
         kernel=kernel,
         null=null,
@@ -245,15 +247,15 @@ def _result(
     timings: dict[str, float],
     active: Slices | None,
 ) -> GofResult:
-    strongest = verdict.strongest
+    strongest, sliced = verdict.strongest, verdict.sliced
     used = {name for member in outcome.members for name in member.engine.split(" and ")}
     return GofResult(
         statistic=strongest.statistic,
         pvalue=verdict.pvalue,
         null_distribution=verdict.null_distribution,
-        slices=strongest.slices,
-        slice_statistics=strongest.statistics,
-        bandwidths=strongest.bandwidths,
+        slices=sliced.slices,
+        slice_statistics=sliced.statistics,
+        bandwidths=sliced.bandwidths,
         n_test=split.n_test,
         n_train=split.n_train,
         null=plan.null,
@@ -265,17 +267,22 @@ def _result(
         n_model=outcome.n_model,
         members=verdict.members,
         evidence=verdict.evidence,
+        coordinate_statistics=None if strongest.coordinates is None else strongest.coordinates(),
         timings=timings,
         names=names,
-        _samples=_samples_of(split, strongest.part),
+        _samples=_samples_of(split, sliced.part),
         _active=active,
+        _units=sliced.units,
         _baseline=cast("Baseline | None", plan.baseline),
     )
 
 
 def _active_slices(found: Split) -> Slices | None:
     """All active slices of the first part that has some, with their eigenvalues."""
-    return next((part.pools[-1].slices for part in found.parts if part.training), None)
+    part = next((part for part in found.parts if part.active is not None), None)
+    if part is None or part.metric is None:
+        return None if part is None else part.active
+    return part.metric.to_user(part.active)[0]
 
 
 def _samples_of(split: Split, name: str) -> Samples:

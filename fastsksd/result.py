@@ -109,10 +109,12 @@ class GofResult:
     n_model: int = 0
     members: tuple[Member, ...] = ()
     evidence: float | None = None
+    coordinate_statistics: Array | None = None
     timings: dict[str, float] = field(default_factory=dict)
     names: tuple[str, ...] | None = None
     _samples: Samples | None = None
     _active: Slices | None = None
+    _units: Array | None = None
     _baseline: Baseline | None = None
 
     def reject(self, alpha: float = 0.05) -> bool:

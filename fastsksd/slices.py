@@ -309,6 +309,13 @@ def find_slices(
     return Slices(r, _perturbed(check_statistic(g), noise, rng), r_values, g_values, g_gaps)
 
 
+def active_directions(difference: ScoreDifference, *, debias: bool = True) -> Slices:
+    """All active directions r, largest score difference first, each with g = r."""
+    moment = difference.second_moment(debias)
+    r = _leading_eigenvectors(moment, moment.shape[0])
+    return Slices(r, r, np.einsum("md,md->m", product(r, moment), r))
+
+
 def check_basis(
     basis: Literal["identity"] | ArrayLike | None, n_slices: int | None, d: int
 ) -> Array | None:

@@ -12,7 +12,7 @@ from .._validate import ArgumentError, Option, check_samples
 from ..compute.medians import median_distance
 from ..engines import PairEngine
 from ..kernels import Kernel
-from ..procedure.evaluate import Outcome
+from ..procedure.evaluation import Outcome
 from ..procedure.nulls import NULLS, Weights
 from ..procedure.plan import Plan, check_lag_fits, check_test_size
 from ..procedure.split import Samples, Split

@@ -9,7 +9,8 @@ from .._typing import Array
 from ..engines import PairEngine
 from ..engines.multivariate import ksd_pairs
 from ..kernels import KERNELS
-from ..procedure.evaluate import Outcome, evaluate_pairs
+from ..procedure.evaluate import evaluate_pairs
+from ..procedure.evaluation import Outcome
 from ..procedure.split import Samples
 from .base import Baseline, Task
 

@@ -23,7 +23,8 @@ from .._validate import ArgumentError, check_integer
 from ..compute.linalg import product
 from ..engines.multivariate import ksd_pairs
 from ..kernels import IMQ
-from ..procedure.evaluate import Combined, Outcome, evaluate_pairs
+from ..procedure.evaluate import evaluate_pairs
+from ..procedure.evaluation import Combined, Outcome
 from .base import Task
 from .ksd import KSD
 

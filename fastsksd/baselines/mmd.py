@@ -26,7 +26,7 @@ from ..compute.linalg import product, quadratic_forms
 from ..engines.multivariate import KernelPairs
 from ..engines.pairs import tiles
 from ..kernels import Kernel, as_kernel
-from ..procedure.evaluate import Evaluation, Outcome
+from ..procedure.evaluation import Evaluation, Outcome
 from .base import Baseline, Task, one_bandwidth, samples_of_model
 
 _BATCH = 2**24  # signs in memory at a time

@@ -22,10 +22,11 @@ import numpy as np
 
 from .._typing import Array
 from .._validate import check_integer, check_statistic
-from ..procedure.evaluate import Outcome, evaluate_pairs
+from ..procedure.evaluate import evaluate_pairs
+from ..procedure.evaluation import Outcome
 from ..procedure.split import Samples
 from .base import Baseline, Task
-from .features import FeaturePairs
+from ..engines.features import FeaturePairs
 
 
 @dataclass(frozen=True, eq=False)

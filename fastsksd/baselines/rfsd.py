@@ -65,7 +65,7 @@ from .._validate import (
 from ..compute.jit import compiled, parallel, prefer_wide_vectors
 from ..compute.linalg import gram
 from ..compute.medians import median_distance
-from ..procedure.evaluate import Evaluation, Outcome
+from ..procedure.evaluation import Evaluation, Outcome
 from .base import Baseline, Task, samples_of_model
 
 _AT_ONCE = 100  # replicates made in one call

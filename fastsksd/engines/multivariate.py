@@ -67,7 +67,7 @@ class MultivariateEngine(PairTerms):
 
 
 @pointwise
-def _ksd_term(code, d, square, ss, cross):
+def ksd_term(code, d, square, ss, cross):
     """u_p from the squared distance, ``s_i.s_j`` and ``(s_i - s_j).(x_i - x_j)``.
 
     All are in units of the bandwidth.
@@ -107,7 +107,7 @@ def _ksd_row(code, d, ss, xx, sx, x2_i, x2, sx_i, sx_j, out):
     total = 0.0
     for j in range(out.size):
         square = max(0.0, x2_i + x2[j] - 2.0 * xx[j])
-        out[j] = _ksd_term(code, d, square, ss[j], sx_i + sx_j[j] - sx[j])
+        out[j] = ksd_term(code, d, square, ss[j], sx_i + sx_j[j] - sx[j])
         total += out[j]
     return total
 

@@ -25,6 +25,7 @@ rotated Laplace data worse.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
@@ -32,7 +33,7 @@ import numpy as np
 
 from .._typing import Array
 from ..compute.chi_square import positive_exp, weighted_chi_square_draws
-from .evaluate import Combined, Evaluation, Outcome
+from .evaluation import Combined, Evaluation, Outcome
 from .nulls import resampling_pvalue
 from .plan import Plan
 
@@ -44,8 +45,8 @@ class Member(NamedTuple):
     ----------
     name : str
         Name of the set of slices.
-    multiple : float
-        Of the kernel's bandwidth.
+    multiple : float or None
+        Of the kernel's bandwidth; None where it has none.
     part : str
         "all", "held out", "half 1" or "half 2" of the samples.
     statistic : float
@@ -55,7 +56,7 @@ class Member(NamedTuple):
     """
 
     name: str
-    multiple: float
+    multiple: float | None
     part: str
     statistic: float
     pvalue: float
@@ -63,11 +64,15 @@ class Member(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The decision of a test: its p-value, and the member on which it rests."""
+    """The decision of a test: its p-value, and the member on which it rests.
+
+    `sliced` is the strongest member that has slices, or the strongest of all where none has.
+    """
 
     pvalue: float
     null_distribution: Array
     strongest: Evaluation
+    sliced: Evaluation
     evidence: float | None = None
     members: tuple[Member, ...] = ()
 
@@ -79,7 +84,7 @@ def decide(plan: Plan, outcome: Outcome) -> Verdict:
         return _single_verdict(plan, evaluations[0])
     combined = outcome.combined
     if combined is None:
-        weights = member_weights([one.kind for one in evaluations])
+        weights = member_weights([(one.kind, one.share) for one in evaluations])
         bounded = evaluations[0].chi2_weights is not None
         combined = (_bounded if bounded else _calibrated)(evaluations, weights)
     rows = [
@@ -89,10 +94,12 @@ def decide(plan: Plan, outcome: Outcome) -> Verdict:
         )
     ]
     order = np.argsort(-combined.neg_log10_p, kind="stable")
+    ranked = [evaluations[k] for k in order]
     return Verdict(
         combined.pvalue,
         combined.null_distribution,
-        evaluations[combined.strongest],
+        ranked[0],
+        next((one for one in ranked if one.slices is not None), ranked[0]),
         combined.evidence,
         tuple(rows[k] for k in order),
     )
@@ -100,9 +107,9 @@ def decide(plan: Plan, outcome: Outcome) -> Verdict:
 
 def _single_verdict(plan: Plan, one: Evaluation) -> Verdict:
     if one.replicates is not None:
-        return Verdict(one.pvalue, one.replicates, one)
+        return Verdict(one.pvalue, one.replicates, one, one)
     draws = weighted_chi_square_draws(cast(Array, one.chi2_weights), plan.n_resamples, plan.rng)
-    return Verdict(one.pvalue, draws, one)
+    return Verdict(one.pvalue, draws, one, one)
 
 
 def _calibrated(evaluations: Sequence[Evaluation], weights: Array) -> Combined:
@@ -138,21 +145,27 @@ def combine(statistics: Array, replicates: Array, weights: Array | float = 1.0) 
     Replicates are joint: drawn with the same weights of the samples. `weights` (k,) divide the
     members' p-values; equal weights are 1.
     """
-    evidence, null_evidence = _evidence(statistics, replicates, weights)
-    null = null_evidence.max(axis=0)
-    adjusted = np.array([resampling_pvalue(value, null) for value in evidence])
+    members, null_members = _evidence(statistics, replicates, weights)
+    largest = null_members.max(axis=0)
+    adjusted = np.array([resampling_pvalue(value, largest) for value in members])
     pairs = zip(statistics, replicates, strict=True)
     pvalues = np.array([resampling_pvalue(statistic, row) for statistic, row in pairs])
-    strongest = int(np.argmax(evidence))
+    evidence, null = _neg_log10_mean(members), _neg_log10_mean(null_members)
     return Combined(
-        float(evidence[strongest]),
-        float(adjusted[strongest]),
+        float(evidence),
+        resampling_pvalue(float(evidence), null),
         null,
-        evidence,
+        members,
         pvalues,
         adjusted,
-        strongest,
+        int(np.argmax(members)),
     )
+
+
+def _neg_log10_mean(neg_log10_p: Array) -> Array:
+    """``-log10`` of the harmonic mean of p-values along the first axis."""
+    largest = neg_log10_p.max(axis=0)
+    return largest + np.log10(np.mean(10.0 ** (neg_log10_p - largest), axis=0))
 
 
 def step_down(statistics: Array, replicates: Array) -> Array:
@@ -170,11 +183,15 @@ def step_down(statistics: Array, replicates: Array) -> Array:
     return adjusted
 
 
-def member_weights(kinds: Sequence[str]) -> Array:
-    """Weight of each member when all kinds get the same fraction of the level; their mean is 1."""
-    names, counts = np.unique(kinds, return_counts=True)
-    sizes = dict(zip(names.tolist(), counts.tolist(), strict=True))
-    return np.array([len(kinds) / (names.size * sizes[kind]) for kind in kinds])
+def member_weights(kinds: Sequence[tuple[str, float]]) -> Array:
+    """Weight of each member from its kind and the share of that kind; their mean is 1.
+
+    Members of a kind share alike.
+    """
+    shares = dict(kinds)
+    sizes = Counter(kind for kind, _ in kinds)
+    total = sum(shares.values())
+    return np.array([len(kinds) * shares[kind] / (total * sizes[kind]) for kind, _ in kinds])
 
 
 def _evidence(statistics: Array, replicates: Array, weights: Array | float) -> tuple[Array, Array]:

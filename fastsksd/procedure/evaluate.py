@@ -1,16 +1,16 @@
-"""Statistics of sets of slices on parts of the samples, each with its null distribution."""
+"""Statistics of the members of a test on parts of the samples, each with its null distribution."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import numpy as np
 
 from .._typing import Array
 from .._validate import check_statistic
-from ..compute.chi_square import limit_weights, log_tail_of_weighted_chi_square, positive_exp
+from ..compute.chi_square import limit_weights
 from ..compute.linalg import product
 from ..compute.medians import median_distances
 from ..compute.projections import project, spread
@@ -18,107 +18,13 @@ from ..engines import Source
 from ..engines.pairs import statistic as pair_statistic
 from ..kernels import FlatProjection, Kernel
 from ..slices import Slices
+from .evaluation import Evaluation, Outcome
 from .family import Pool
 from .lags import choose_lag
-from .nulls import Weights, resampling_pvalue, resampling_scale
+from .nulls import Weights, resampling_scale
 from .plan import Plan, check_lag_fits, check_test_size
 from .split import Part, Split
-
-
-class Evaluation(NamedTuple):
-    """The statistic of one set of slices at one multiple of the bandwidth, with its null.
-
-    Attributes
-    ----------
-    name, kind, multiple, part
-        Which member of the test this is.
-    slices : Slices or None
-    statistics, bandwidths : (m,) arrays
-        Of each slice.
-    engine : str
-        Name of the engine that computed them.
-    replicates : (n_resamples,) array or None
-        Of the summed statistic.
-    chi2_weights : array or None
-        Of the limit distribution, for null="spectral".
-    """
-
-    name: str
-    kind: str
-    multiple: float
-    part: str
-    slices: Slices | None
-    statistics: Array
-    bandwidths: Array
-    engine: str
-    replicates: Array | None = None
-    chi2_weights: Array | None = None
-
-    @property
-    def statistic(self) -> float:
-        """Sum over slices."""
-        return float(self.statistics.sum())
-
-    @property
-    def log_pvalue(self) -> float:
-        """Natural logarithm of the p-value by the limit distribution."""
-        return log_tail_of_weighted_chi_square(cast(Array, self.chi2_weights), self.statistic)
-
-    @property
-    def pvalue(self) -> float:
-        """The p-value of this member alone, never zero."""
-        if self.replicates is not None:
-            return resampling_pvalue(self.statistic, self.replicates)
-        return positive_exp(self.log_pvalue)
-
-
-class Combined(NamedTuple):
-    """Calibrated combination of the members of a family.
-
-    Attributes
-    ----------
-    evidence : float
-        ``-log10`` of the smallest weighted p-value.
-    pvalue : float
-        Its p-value.
-    null_distribution : (n_resamples,) array
-        Replicates of the evidence.
-    neg_log10_p : (k,) array
-        Of each member, weighted.
-    pvalues, adjusted_pvalues : (k,) arrays
-        Of each member alone, and allowing for the number of members.
-    strongest : int
-    """
-
-    evidence: float
-    pvalue: float
-    null_distribution: Array
-    neg_log10_p: Array
-    pvalues: Array
-    adjusted_pvalues: Array
-    strongest: int
-
-
-class Outcome(NamedTuple):
-    """What an evaluation yields.
-
-    Attributes
-    ----------
-    members : list of Evaluation
-    lag : float
-        The lag in force.
-    locations, n_model, kernel
-        As in a `GofResult`, where they differ from the plan's.
-    combined : Combined or None
-        The combination of the members, for a baseline that has one of its own.
-    """
-
-    members: list[Evaluation]
-    lag: float
-    locations: Array | None = None
-    n_model: int = 0
-    kernel: str | None = None
-    combined: Combined | None = None
+from .unsliced import unsliced_members
 
 
 def evaluate(plan: Plan, split: Any) -> Outcome:
@@ -132,8 +38,10 @@ def evaluate(plan: Plan, split: Any) -> Outcome:
     check_test_size(smallest)
     samples, lag = split.samples, plan.lag
     if lag is None:
-        first = split.parts[0].pools[0].slices
-        lag = choose_lag(samples.x, samples.scores, first, plan.kernel, smallest)
+        first = split.parts[0]
+        lag = choose_lag(
+            first.tested.x, first.tested.scores, first.pools[0].slices, plan.kernel, smallest
+        )
     check_lag_fits(lag, smallest)
     weights = None
     if plan.null != "spectral":
@@ -142,19 +50,20 @@ def evaluate(plan: Plan, split: Any) -> Outcome:
             plan.null, samples.x.shape[0], plan.n_resamples, lag=lag, edges=edges, rng=plan.rng
         )
     members = [one for part in split.parts for one in _evaluate_part(plan, split, part, weights)]
+    if plan.standard:
+        members += unsliced_members(plan, samples, weights)
     return Outcome(members, lag)
 
 
 def _evaluate_part(
     plan: Plan, split: Split, part: Part, weights: Weights | None
 ) -> Iterator[Evaluation]:
-    tested = split.samples.part(part.stretch)
     if weights is None:
         for pool in part.pools:
-            yield from _limit_members(plan, part, pool, tested, split.samples.x)
+            yield from _limit_members(plan, part, pool, split.samples.x)
         return
     groups = [
-        _Group(pool, start, stop, plan, part, tested, split.samples.x)
+        _Group(pool, start, stop, plan, part, split.samples.x)
         for pool in part.pools
         for start, stop in pairwise((0, *(one.size for one in pool.sets)))
     ]
@@ -162,8 +71,8 @@ def _evaluate_part(
     for pool in part.pools:
         mine = [group for group in groups if group.pool is pool]
         for count, one in enumerate(pool.sets, start=1):
-            for multiple in plan.multiples:
-                yield _joined(one.name, mine[:count], multiple, part.name)
+            for multiple in pool.multiples:
+                yield _joined(one.name, mine[:count], multiple, part)
 
 
 class _Group:
@@ -176,23 +85,22 @@ class _Group:
         stop: int,
         plan: Plan,
         part: Part,
-        tested: Any,
         everything: Array,
     ) -> None:
         self.pool, self.start, self.stop = pool, start, stop
-        self.multiples = plan.multiples
-        slices = pool.slices[start:stop]
-        y, s, a, self.h = _project(tested.x, tested.scores, everything, slices, plan.kernel)
+        self.multiples = pool.multiples
+        tested, slices = part.tested, pool.slices[start:stop]
+        y, s, a, self.h = _project(part, everything, slices, plan.kernel)
         self.pairs = plan.engine(
             plan.kernel.code,
             *(y, s, a, self.h),
             source=Source(tested.x, tested.scores, slices.r, slices.g),
             n_resamples=plan.n_resamples,
-            multiples=plan.multiples,
+            multiples=pool.multiples,
             signs=plan.null == "wild",
         )
         self.sums: dict[float, Array] = {}
-        self.replicates: dict[float, list[Array]] = {multiple: [] for multiple in plan.multiples}
+        self.replicates: dict[float, list[Array]] = {multiple: [] for multiple in pool.multiples}
 
     def add(self, batch: Array, first: int, scale: float) -> None:
         """Meet a batch of weights, whose columns for this part begin at `first`."""
@@ -215,10 +123,10 @@ def _resample(groups: Sequence[_Group], weights: Weights, first: int, scale: flo
                     group.add(batch, first, scale)
 
 
-def _joined(name: str, groups: Sequence[_Group], multiple: float, part: str) -> Evaluation:
+def _joined(name: str, groups: Sequence[_Group], multiple: float, part: Part) -> Evaluation:
     """The set of slices that these groups of a pool make up."""
     pool = groups[0].pool
-    return Evaluation(
+    return _sliced(
         name,
         pool.kind,
         multiple,
@@ -231,23 +139,44 @@ def _joined(name: str, groups: Sequence[_Group], multiple: float, part: str) -> 
     )
 
 
+def _sliced(
+    name: str,
+    kind: str,
+    multiple: float,
+    part: Part,
+    slices: Slices,
+    statistics: Array,
+    bandwidths: Array,
+    engine: str,
+    **nulls: Array,
+) -> Evaluation:
+    """The evaluation of a set of slices, with directions and bandwidths as the user knows them."""
+    units = None
+    if part.metric is not None:
+        slices, units, lengths = part.metric.to_user(slices)
+        bandwidths = bandwidths / lengths
+    return Evaluation(
+        name, kind, multiple, part.name, slices, statistics, bandwidths, engine, units=units, **nulls
+    )
+
+
 def _limit_members(
-    plan: Plan, part: Part, pool: Pool, tested: Any, everything: Array
+    plan: Plan, part: Part, pool: Pool, everything: Array
 ) -> Iterator[Evaluation]:
     """Members with their limit distribution, which belongs to a whole set: nothing is shared."""
     for one in pool.sets:
         slices = pool.slices[: one.size]
-        y, s, a, h = _project(tested.x, tested.scores, everything, slices, plan.kernel)
-        source = Source(tested.x, tested.scores, slices.r, slices.g)
-        for multiple in plan.multiples:
+        y, s, a, h = _project(part, everything, slices, plan.kernel)
+        source = Source(part.tested.x, part.tested.scores, slices.r, slices.g)
+        for multiple in pool.multiples:
             pairs = plan.engine(
                 plan.kernel.code, y, s, a, multiple * h, source=source, spectral=True
             )
-            yield Evaluation(
+            yield _sliced(
                 one.name,
                 pool.kind,
                 multiple,
-                part.name,
+                part,
                 slices,
                 check_statistic(pair_statistic(pairs, pairs.sums(), "u")),
                 multiple * h,
@@ -257,15 +186,18 @@ def _limit_members(
 
 
 def _project(
-    x: Array, scores: Array, everything: Array, slices: Slices, kernel: Kernel
+    part: Part, everything: Array, slices: Slices, kernel: Kernel
 ) -> tuple[Array, Array, Array, Array]:
     """Projections of a part of the samples, and bandwidths.
 
     Along a slice where the part does not vary, the bandwidth is the deviation of all samples.
     """
+    x, scores, _ = part.tested
     try:
         return project(x, scores, slices, kernel)
     except FlatProjection:
+        if part.metric is not None:
+            everything = part.metric.samples(everything)
         scale = 1e-13 * spread(everything, slices.g)
         h, deviation = (
             median_distances(product(slices.g, x)),

@@ -1,7 +1,7 @@
 """Which slices a test looks along: pools of slices, and the nested sets of them that are members.
 
-The standard family has a pool of the coordinate basis and, from training samples, two pools of
-active slices: with g = r and with active g. Their sets are the top 1, 3, 10 and all slices.
+The standard family has a pool of the coordinate basis and, from training samples, one of active
+directions r with g = r. The sets of the latter are the top 1, 3 and 10.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from .._validate import AboutArgument, ArgumentError, ArgumentTypeError, Option
 from ..slices import Slices, as_slices
 
 TOP = (1, 3, 10)
+# Multiples of the bandwidth: of sets named by the user, of the coordinates, of active slices.
 MULTIPLES = (0.5, 1.0, 2.0)
-_G = ("g = r", "active g")
+COORDINATE_MULTIPLES = (1.0, 2.0)
+ACTIVE_MULTIPLES = (1.0,)
+COORDINATES = "coordinates"
 _NAMED_SETS = "must map names to slices, or be a sequence of pairs (name, slices)"
 
 
@@ -41,46 +44,46 @@ class Pool(NamedTuple):
     slices : Slices
     sets : tuple of SliceSet
         In increasing size; the last one is the whole pool.
+    multiples : tuple of float
+        Multiples of the bandwidth at which each set is tested.
     """
 
     kind: str
     slices: Slices
     sets: tuple[SliceSet, ...]
+    multiples: tuple[float, ...]
 
 
-def named_pool(name: str, slices: Slices) -> Pool:
+def named_pool(name: str, slices: Slices, multiples: tuple[float, ...] = (1.0,)) -> Pool:
     """A pool of one set, of a kind of its own."""
-    return Pool(f"set {name}", slices, (SliceSet(name, len(slices)),))
+    return Pool(f"set {name}", slices, (SliceSet(name, len(slices)),), multiples)
 
 
-def fixed_pools(d: int, extra: Mapping[str, SlicesLike] | None = None) -> tuple[Pool, ...]:
-    """The pools of the standard family that need no training: the coordinates and the user's."""
-    added = () if extra is None else check_pools("extra_slices", extra, d)
-    sizes = (*(f"top {top}" for top in TOP), "all")
-    reserved = {"coordinates", *(f"{size} active r, {g}" for size in sizes for g in _G)}
-    for pool in added:
-        if pool.sets[0].name in reserved:
-            raise ArgumentError(
-                "extra_slices",
-                f"has a set named {pool.sets[0].name!r}, which is a name of the standard family",
-            )
-    return (named_pool("coordinates", Slices(np.eye(d), np.eye(d))), *added)
+def coordinate_pool(d: int, multiples: tuple[float, ...]) -> Pool:
+    """The coordinates, each with g = r."""
+    return Pool(
+        COORDINATES, Slices(np.eye(d), np.eye(d)), (SliceSet(COORDINATES, d),), multiples
+    )
 
 
-def active_pools(found: Slices) -> tuple[Pool, ...]:
-    """The pools of active slices of the standard family, from all slices found."""
-    m = len(found)
-    counts = (*(top for top in TOP if top < m), m)
-    pools = []
-    for kind, slices in zip(_G, (Slices(found.r, found.r, found.r_values), found), strict=True):
-        sizes = [(f"top {count}" if count < m else "all", count) for count in counts]
-        sets = tuple(SliceSet(f"{size} active r, {kind}", count) for size, count in sizes)
-        pools.append(Pool(kind, slices, sets))
-    return tuple(pools)
+def active_pool(found: Slices, multiples: tuple[float, ...]) -> Pool:
+    """The pool of active slices of the standard family, from all that were found."""
+    most = min(len(found), TOP[-1])
+    counts = (*(top for top in TOP if top < most), most)
+    slices = found[:most]
+    sets = tuple(SliceSet(_active_name(count), count) for count in counts)
+    return Pool("active", slices, sets, multiples)
+
+
+def _active_name(count: int) -> str:
+    return f"top {count} active r"
 
 
 def check_pools(
-    argument: str, sets: Mapping[str, SlicesLike] | Iterable[tuple[str, SlicesLike]], d: int
+    argument: str,
+    sets: Mapping[str, SlicesLike] | Iterable[tuple[str, SlicesLike]],
+    d: int,
+    multiples: tuple[float, ...],
 ) -> tuple[Pool, ...]:
     """Named sets of slices as pools, from a mapping or a sequence of pairs."""
     if not isinstance(sets, Iterable):
@@ -103,4 +106,19 @@ def check_pools(
             if isinstance(error, AboutArgument) and error.argument == "slices":
                 reason = error.parts
             raise kind(argument, f"has a set {name!r} that can't be used: ", *reason) from None
-    return tuple(named_pool(name, slices) for name, slices in checked.items())
+    return tuple(named_pool(name, slices, multiples) for name, slices in checked.items())
+
+
+def check_extra_pools(
+    extra: Mapping[str, SlicesLike] | None, d: int, multiples: tuple[float, ...]
+) -> tuple[Pool, ...]:
+    """The user's sets in the standard family, whose own names are taken."""
+    pools = () if extra is None else check_pools("extra_slices", extra, d, multiples)
+    reserved = {COORDINATES, *(_active_name(count) for count in range(1, TOP[-1] + 1))}
+    for pool in pools:
+        if pool.sets[0].name in reserved:
+            raise ArgumentError(
+                "extra_slices",
+                f"has a set named {pool.sets[0].name!r}, which is a name of the standard family",
+            )
+    return pools

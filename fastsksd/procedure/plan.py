@@ -34,12 +34,22 @@ from ..kernels import Kernel, as_kernel
 from ..refine import OPTIONS as REFINE_OPTIONS
 from ..score_difference import ESTIMATORS
 from ..slices import as_slices, check_basis
-from .family import MULTIPLES, Pool, check_pools, fixed_pools, named_pool
+from .family import (
+    ACTIVE_MULTIPLES,
+    COORDINATE_MULTIPLES,
+    MULTIPLES,
+    Pool,
+    check_extra_pools,
+    check_pools,
+    coordinate_pool,
+    named_pool,
+)
+from .metric import check_precondition
 from .nulls import NULLS
 
 MOST_TRAINING = 5000  # samples that slices are found on by default: the cost is quadratic
 
-_COMMON = {"kernel", "null", "lag", "n_resamples", "engine", "tol", "method", "rng"}
+_COMMON = {"precondition", "kernel", "null", "lag", "n_resamples", "engine", "tol", "method", "rng"}
 _SEARCH = {"estimator", "score_q", "debias", "train"}
 # Why an option is refused where slices are given.
 NOTHING_TO_CHOOSE = ("has nothing to choose, as ", Option("slices"), " are given")
@@ -57,7 +67,8 @@ class Options:
     debias: bool = True
     refine: int | Mapping[str, Any] = 0
     extra_slices: Any = None
-    multiples: Any = MULTIPLES
+    multiples: Any = None
+    precondition: Any = "auto"
     train: Any = None
     kernel: Any = "rbf"
     null: str | None = None
@@ -154,9 +165,13 @@ class Plan:
     most_training : int or None
         Largest number of samples that slices of one part are found on.
     multiples : tuple of float
-        Multiples of the bandwidth at which each set is tested.
+        Multiples of the bandwidth at which sets that are found are tested.
+    precondition : {"auto", "raw", "diagonal", "full"} or (d, d) array
+        Coordinates of the test, see `fastsksd.procedure.metric`; "auto" for the family only.
     is_family : bool
         Whether members are combined.
+    standard : bool
+        Whether they are those of the standard family, some of which have no slices.
     baseline : TestWithoutSlices or None
     """
 
@@ -171,7 +186,9 @@ class Plan:
     train: Any = None
     most_training: int | None = None
     multiples: tuple[float, ...] = (1.0,)
+    precondition: str | Array = "raw"
     is_family: bool = False
+    standard: bool = False
     baseline: TestWithoutSlices | None = None
 
     @property
@@ -283,10 +300,20 @@ def _plan_of_baseline(options: Options, baseline: TestWithoutSlices, common: Pla
 
 def _plan_of_given_slices(options: Options, common: Plan, d: int) -> Plan:
     options.refuse_unused(_COMMON | {"slices", "multiples"}, *NOTHING_TO_CHOOSE)
+    precondition = _check_precondition(options, d, "raw")
+    if isinstance(precondition, str) and precondition == "full":
+        raise ArgumentError(
+            "precondition",
+            "must not be 'full' for given ",
+            Option("slices"),
+            ", which leave no samples to learn it on",
+            remedy="Give 'diagonal' or a matrix found on other samples.",
+        )
+    common = dataclasses.replace(common, precondition=precondition)
     if isinstance(options.slices, Mapping):
-        pools = check_pools("slices", options.slices, d)
-        multiples = _check_multiples(options.multiples)
-        return dataclasses.replace(common, fixed=pools, multiples=multiples, is_family=True)
+        multiples = _check_multiples(options.multiples, MULTIPLES)
+        pools = check_pools("slices", options.slices, d, multiples)
+        return dataclasses.replace(common, fixed=pools, is_family=True)
     if "multiples" in options.given():
         raise ArgumentError(
             "multiples", "is for a family: give ", Option("slices"), " as a mapping of names"
@@ -308,11 +335,18 @@ def _plan_of_family(options: Options, common: Plan, d: int) -> Plan:
     used = _COMMON | {"extra_slices", "multiples"}
     if d == 1:
         options.refuse_unused(used, "has no use: in one dimension there is no direction to find")
+    multiples = _check_multiples(options.multiples, COORDINATE_MULTIPLES)
+    precondition = _check_precondition(options, d, "auto")
+    pools = check_extra_pools(options.extra_slices, d, multiples)
+    if d == 1 or not (isinstance(precondition, str) and precondition == "full"):
+        pools = (coordinate_pool(d, multiples), *pools)
     family = dataclasses.replace(
         common,
-        fixed=fixed_pools(d, options.extra_slices),
-        multiples=_check_multiples(options.multiples),
+        fixed=pools,
+        multiples=_check_multiples(options.multiples, ACTIVE_MULTIPLES),
+        precondition=precondition,
         is_family=True,
+        standard=True,
     )
     if d == 1:
         return family
@@ -345,7 +379,8 @@ def _plan_of_one_set(options: Options, common: Plan, n: int, d: int) -> Plan:
         common,
         search=_make_search(options, d),
         train=train,
-        multiples=_check_multiples(options.multiples) if is_cross(train) else (1.0,),
+        multiples=_check_multiples(options.multiples, MULTIPLES) if is_cross(train) else (1.0,),
+        precondition=_check_precondition(options, d, "raw"),
         is_family=is_cross(train),
     )
 
@@ -390,8 +425,16 @@ def _check_lag(lag: float | str, null: str) -> float | None:
     return value
 
 
-def _check_multiples(multiples: Any) -> tuple[float, ...]:
+def _check_precondition(options: Options, d: int, default: str) -> str | Array:
+    """The coordinates of the test, with a default for "auto"."""
+    checked = check_precondition(options.precondition, d)
+    return default if isinstance(checked, str) and checked == "auto" else checked
+
+
+def _check_multiples(multiples: Any, default: tuple[float, ...]) -> tuple[float, ...]:
     """Distinct multiples of the bandwidth, in the order given."""
+    if multiples is None:
+        return default
     values = np.atleast_1d(check_positive_vector("multiples", multiples)).tolist()
     return tuple(dict.fromkeys(values))
 

@@ -10,7 +10,7 @@ bound then holds the level at ``2 a``, which is 0.0506 for alpha = 0.05.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -25,7 +25,10 @@ from .._validate import (
     evaluate_score,
     score_is_array,
 )
-from .family import Pool
+from ..slices import Slices
+from . import metric as metrics
+from .family import COORDINATES, Pool
+from .metric import Metric
 from .plan import Plan, is_cross
 
 
@@ -49,6 +52,12 @@ class Samples(NamedTuple):
         scores = None if self.scores is None else self.scores[stretch]
         return Samples(self.x[stretch], scores, self.rows[stretch])
 
+    def within(self, metric: Metric | None) -> Samples:
+        """The samples in a metric; None for the caller's own coordinates."""
+        if metric is None:
+            return self
+        return Samples(metric.samples(self.x), metric.scores(cast(Array, self.scores)), self.rows)
+
 
 class Part(NamedTuple):
     """A stretch of the samples that is tested, and what its slices are found on.
@@ -59,16 +68,25 @@ class Part(NamedTuple):
         "all", "held out", "half 1" or "half 2".
     stretch : slice
         Of the samples of the `Split`.
+    tested : Samples
+        The samples of that stretch, in the metric.
+    metric : Metric or None
+        Coordinates of the test; None for those of the caller.
     training : Samples or None
-        None where nothing is searched for.
+        In the metric, which was learnt on them. None where nothing is searched for.
     pools : tuple of Pool
-        The slices; `search` fills in those that are found.
+        The slices, in the metric; `search` fills in those that are found.
+    active : Slices or None
+        All slices that were found.
     """
 
     name: str
     stretch: slice
+    tested: Samples
+    metric: Metric | None = None
     training: Samples | None = None
     pools: tuple[Pool, ...] = ()
+    active: Slices | None = None
 
     @property
     def n(self) -> int:
@@ -95,28 +113,91 @@ class Split(NamedTuple):
 
     def arrays(self) -> list[Array]:
         """All samples and scores, for a session on a device."""
-        records = [self.samples, *(part.training for part in self.parts if part.training)]
+        tested = [part.tested for part in self.parts]
+        records = [*tested, *(part.training for part in self.parts if part.training)]
         return [array for one in records for array in (one.x, one.scores) if array is not None]
 
 
 def make_split(plan: Plan, x: Array, score: Score) -> Split:
-    """Split the samples as the plan says.
+    """Split the samples as the plan says, and put each part into its metric.
 
     Training samples are chosen at random; for samples in their order (a chain) they are the first
     stretch.
     """
     n = x.shape[0]
     if not plan.needs_score:
-        return Split(Samples(x, None, np.arange(n)), (Part("all", slice(0, n)),), score)
-    fixed = (Part("all", slice(0, n), pools=plan.fixed),) if plan.fixed else ()
+        samples = Samples(x, None, np.arange(n))
+        return Split(samples, (Part("all", slice(0, n), samples),), score)
     train = plan.train
-    if train is None:
-        samples = Samples(x, evaluate_score(score, x), np.arange(n))
-        return Split(samples, fixed or (Part("all", slice(0, n)),), score)
-    if np.ndim(train) > 0:
-        samples, found_on = _separate(x, score, train)
-        part = Part("held out", slice(0, n), _capped(found_on, plan))
-        return Split(samples, (*fixed, part), score)
+    separate = train is not None and np.ndim(train) > 0
+    n_train = _training_size(train, n) if train is not None and not separate else 0
+    order = _order(plan, n, n_train)
+    scores = evaluate_score(score, x)
+    samples = Samples(x, scores, np.arange(n))
+    if order is not None:
+        samples = Samples(x[order], scores[order], order)
+    parts = []
+    if plan.fixed or train is None:
+        parts.append(_fixed_part(plan, samples))
+    if separate:
+        found_on = _separate(x, score, train)
+        parts.append(_trained_part("held out", slice(0, n), found_on, samples, plan))
+    elif train is not None:
+        head, tail = slice(0, n_train), slice(n_train, n)
+        folds = [("held out", tail, head)]
+        if is_cross(train):
+            folds = [("half 1", head, tail), ("half 2", tail, head)]
+        for name, tested, found_on in folds:
+            parts.append(_trained_part(name, tested, samples.part(found_on), samples, plan))
+    return Split(samples, tuple(parts), score)
+
+
+def _fixed_part(plan: Plan, samples: Samples) -> Part:
+    """All samples, along slices known beforehand."""
+    metric = metric_of_all(plan, samples)
+    pools = plan.fixed
+    if metric is not None:
+        pools = tuple(
+            pool
+            if pool.kind == COORDINATES
+            else pool._replace(slices=metric.from_user(pool.slices))
+            for pool in pools
+        )
+    return Part("all", slice(0, len(samples.x)), samples.within(metric), metric, pools=pools)
+
+
+def metric_of_all(plan: Plan, samples: Samples) -> Metric | None:
+    """The metric of members that test all samples with slices known beforehand.
+
+    The d units of "diagonal" may be learnt on all samples, those of "full" may not; see
+    `fastsksd.procedure.metric`.
+    """
+    if not isinstance(plan.precondition, str):
+        return metrics.given(plan.precondition)
+    if plan.precondition == "raw":
+        return None
+    return metrics.diagonal(samples.x, cast(Array, samples.scores))
+
+
+def _trained_part(
+    name: str, tested: slice, training: Samples, samples: Samples, plan: Plan
+) -> Part:
+    """A stretch of the samples, along slices found on training samples, in their metric."""
+    training = _capped(training, plan)
+    scores = cast(Array, training.scores)
+    metric = None
+    if not isinstance(plan.precondition, str):
+        metric = metrics.given(plan.precondition)
+    elif plan.precondition == "full":
+        metric = metrics.full(training.x, scores)
+    elif plan.precondition != "raw":
+        metric = metrics.diagonal(training.x, scores)
+    return Part(
+        name, tested, samples.part(tested).within(metric), metric, training.within(metric)
+    )
+
+
+def _training_size(train: object, n: int) -> int:
     n_train = n // 2 if is_cross(train) else _count_of(train, n)
     if n_train < 2 or n - n_train < 2:
         raise ArgumentError(
@@ -125,22 +206,26 @@ def make_split(plan: Plan, x: Array, score: Score) -> Split:
             "test; both need at least 2",
             remedy="Give more samples, another fraction, or fixed slices.",
         )
-    order = np.arange(n) if plan.in_order else plan.rng.permutation(n)
-    order = np.concatenate([np.sort(order[:n_train]), np.sort(order[n_train:])])
-    samples = Samples(x[order], evaluate_score(score, x)[order], order)
-    head, tail = slice(0, n_train), slice(n_train, n)
-    folds = [("held out", tail, head)]
-    if is_cross(train):
-        folds = [("half 1", head, tail), ("half 2", tail, head)]
-    searched = tuple(
-        Part(name, tested, _capped(samples.part(found_on), plan))
-        for name, tested, found_on in folds
-    )
-    return Split(samples, fixed + searched, score)
+    return n_train
 
 
-def _separate(x: Array, score: Score, train: Array) -> tuple[Samples, Samples]:
-    """The samples, and separate training samples."""
+def _order(plan: Plan, n: int, n_train: int) -> Array | None:
+    """The order of the samples, training samples first; None for the caller's.
+
+    The standard family has folds in that order, so it is random throughout.
+    """
+    if plan.in_order:
+        return None
+    if plan.standard:
+        return plan.rng.permutation(n)
+    if n_train == 0:
+        return None
+    order = plan.rng.permutation(n)
+    return np.concatenate([np.sort(order[:n_train]), np.sort(order[n_train:])])
+
+
+def _separate(x: Array, score: Score, train: Array) -> Samples:
+    """Separate training samples."""
     training = check_samples(train, "train", min_rows=2, d=x.shape[1])
     if score_is_array(score):
         raise ArgumentError(
@@ -151,8 +236,7 @@ def _separate(x: Array, score: Score, train: Array) -> tuple[Samples, Samples]:
             Option("x"),
             " only",
         )
-    found_on = Samples(training, evaluate_score(score, training), np.arange(training.shape[0]))
-    return Samples(x, evaluate_score(score, x), np.arange(x.shape[0])), found_on
+    return Samples(training, evaluate_score(score, training), np.arange(training.shape[0]))
 
 
 def _capped(training: Samples, plan: Plan) -> Samples:

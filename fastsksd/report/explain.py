@@ -415,11 +415,13 @@ class _Loaded(NamedTuple):
     s: Array
     a: Array
     h: Array
+    units: Array
     choose: Callable[..., Any]
 
     def engine(self, some: Any, **demand: Any) -> Any:
-        """The engine of some slices."""
-        arrays = (np.ascontiguousarray(array[some]) for array in (self.y, self.s, self.a, self.h))
+        """The engine of some slices, in the units of the test."""
+        y, s, a = self.y[some], self.units[some, None] * self.s[some], (self.units * self.a)[some]
+        arrays = (np.ascontiguousarray(array) for array in (y, s, a, self.h[some]))
         return self.choose(self.kernel.code, *arrays, **demand)
 
 
@@ -437,7 +439,8 @@ def _load(result: GofResult, slices: Slices, samples: Samples) -> _Loaded:
     kernel = KERNELS[result.kernel]
     scores = cast(Array, samples.scores)
     y, s, a, h = project(samples.x, scores, slices, kernel(result.bandwidths))
-    return _Loaded(kernel, slices, y, s, a, h, choose_engine("cpu"))
+    units = np.ones(len(slices)) if result._units is None else result._units
+    return _Loaded(kernel, slices, y, s, a, h, units, choose_engine("cpu"))
 
 
 def _oriented(loaded: _Loaded, q: int) -> _Oriented:

@@ -50,7 +50,8 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
 def member_name(member: Member) -> str:
     """Name, bandwidth multiple and samples of a `Member`."""
     where = "all samples" if member.part == "all" else member.part
-    return f"{member.name!r} (bandwidth x {member.multiple:g}, {where})"
+    width = "" if member.multiple is None else f"bandwidth x {member.multiple:g}, "
+    return f"{member.name!r} ({width}{where})"
 
 
 def result_text(result: GofResult) -> str:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastsksd as fs
-from fastsksd.baselines.features import FeaturePairs
+from fastsksd.engines.features import FeaturePairs
 from fastsksd.compute.projections import project
 from fastsksd.engines import DirectEngine, FourierEngine, choose_engine, fourier
 from fastsksd.engines import pairs as pairs_module

@@ -1,0 +1,267 @@
+"""Pair terms of kernels of the whole vector, at several widths at once, in metrics of their own.
+
+Kernels of the distance between samples (the ordinary KSD) and the linear kernel ``x.x'``, whose
+Stein terms are ``(s.s')(x.x') + s.x + s'.x' + d``: together all entries of ``E s x^T + I``.
+Distances and inner products are computed once for all of them.
+
+Pairs come in blocks, and each block has its samples in coordinates of its own. Blocks need not cover
+all pairs: an incomplete U-statistic is one over those that they cover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from .._typing import Array
+from ..compute.jit import compiled, parallel, prefer_wide_vectors
+from ..compute.linalg import product, quadratic_forms
+from .multivariate import ksd_term
+from .pairs import TILE, PairTerms
+
+
+class Block(NamedTuple):
+    """Pairs of one stretch of the samples with another, or with itself.
+
+    Attributes
+    ----------
+    rows, columns : slice
+        Stretches of the samples, the same or apart, rows first.
+    x_rows, s_rows, x_columns, s_columns : (k, d) arrays
+        Samples and scores of both in the coordinates of the block.
+    """
+
+    rows: slice
+    columns: slice
+    x_rows: Array
+    s_rows: Array
+    x_columns: Array
+    s_columns: Array
+
+    @property
+    def on_diagonal(self) -> bool:
+        """Whether pairs are of one stretch with itself."""
+        return self.rows.start == self.columns.start
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs ``i < j``."""
+        height, width = len(self.x_rows), len(self.x_columns)
+        return height * (height - 1) // 2 if self.on_diagonal else height * width
+
+
+class WholeVector:
+    """Stein terms of all pairs in blocks, for several kernels of the whole vector.
+
+    Parameters
+    ----------
+    code : int
+        Code of the kernel of the distance.
+    n : int
+        Number of samples.
+    blocks : sequence of Block
+    widths : sequence of float
+        Bandwidths: one component for each, and a last one for the linear kernel.
+    """
+
+    name = "direct"
+
+    def __init__(self, code: int, n: int, blocks: Sequence[Block], widths: Sequence[float]):
+        self.code = code
+        self.n = n
+        self.blocks = list(blocks)
+        self.widths = np.asarray(widths, dtype=float)
+        self.n_pairs = sum(block.n_pairs for block in self.blocks)
+
+    def tiles(self) -> Iterator[tuple[slice, slice, Array]]:
+        """Rows, columns and entries (components, height, width), zero where ``i >= j``."""
+        for block in self.blocks:
+            height, width = len(block.x_rows), len(block.x_columns)
+            for i in range(0, height, TILE):
+                for j in range(i if block.on_diagonal else 0, width, TILE):
+                    own = block.on_diagonal and i == j
+                    yield self._tile(block, slice(i, i + TILE), slice(j, j + TILE), own)
+
+    def _tile(
+        self, block: Block, rows: slice, columns: slice, own: bool
+    ) -> tuple[slice, slice, Array]:
+        x, s = block.x_rows[rows], block.s_rows[rows]
+        other_x, other_s = block.x_columns[columns], block.s_columns[columns]
+        entries = _terms(
+            self.code,
+            self.widths,
+            x.shape[1],
+            product(s, other_s),
+            product(x, other_x),
+            product(s, other_x) + product(x, other_s),
+            np.einsum("id,id->i", x, x),
+            np.einsum("id,id->i", other_x, other_x),
+            np.einsum("id,id->i", s, x),
+            np.einsum("id,id->i", other_s, other_x),
+            own,
+        )
+        first, second = block.rows.start + rows.start, block.columns.start + columns.start
+        return slice(first, first + len(x)), slice(second, second + len(other_x)), entries
+
+    def sums_and_replicates(self, weights: Array) -> tuple[Array, Array]:
+        """Sums over pairs ``i < j`` of each component, (c,), and of ``w_i w_j`` times it, (c, B)."""
+        count = self.widths.size + 1
+        sums, replicates = np.zeros(count), np.zeros((count, weights.shape[0]))
+        for rows, columns, entries in self.tiles():
+            for k in range(count):
+                sums[k] += entries[k].sum()
+                replicates[k] += quadratic_forms(entries[k], weights, rows.start, columns.start)
+        return sums, replicates
+
+    def coordinate_sums(self, k: int) -> Array:
+        """The sum over pairs ``i < j`` of a component, for each coordinate of the score, (d,)."""
+        total: Any = 0.0
+        for block in self.blocks:
+            rows, columns = (block.x_rows, block.s_rows), (block.x_columns, block.s_columns)
+            kernels = self._kernels(k, rows[0], columns[0])
+            if block.on_diagonal:
+                kernels = tuple(np.triu(kernel, 1) for kernel in kernels)
+            total = total + _by_coordinate(*kernels, *rows, *columns)
+        return total
+
+    def _kernels(self, k: int, x: Array, other: Array) -> tuple[Array, Array, Array]:
+        """Factors of ``s_i s_j``, of the first derivatives with one, and of squared distances."""
+        inner = product(x, other)
+        if k == self.widths.size:
+            return inner, np.ones_like(inner), np.zeros_like(inner)
+        h2 = self.widths[k] ** 2
+        squares = np.einsum("id,id->i", x, x)[:, None] + np.einsum("id,id->i", other, other)
+        squares = np.maximum(squares - 2.0 * inner, 0.0) / h2
+        if self.code == 0:
+            kernel = np.exp(-0.5 * squares)
+            return kernel, kernel / h2, kernel / h2**2
+        kernel = 1.0 / np.sqrt(1.0 + squares)
+        return kernel, kernel**3 / h2, 3.0 * kernel**5 / h2**2
+
+    def component(self, k: int) -> PairTerms:
+        """The terms of one component, as a `PairEngine`; samples apart have none."""
+        return _Component(self, k)
+
+
+def _by_coordinate(
+    value: Array, slope: Array, curve: Array, x: Array, s: Array, other_x: Array, other_s: Array
+) -> Array:
+    """Stein terms summed over the pairs of a block, for each coordinate."""
+    terms = (s * product(value, other_s.T)).sum(axis=0) + slope.sum()
+    # The linear kernel x.x' has no term in the difference of the samples, only each sample's own.
+    linear = not curve.any()
+    rows, columns = slope.sum(axis=1), slope.sum(axis=0)
+    terms += rows @ (s * x) + columns @ (other_s * other_x)
+    if linear:
+        return terms
+    terms -= (s * product(slope, other_x.T) + x * product(slope, other_s.T)).sum(axis=0)
+    terms -= curve.sum(axis=1) @ x**2 + curve.sum(axis=0) @ other_x**2
+    return terms + 2.0 * (x * product(curve, other_x.T)).sum(axis=0)
+
+
+class _Component(PairTerms):
+    """One component of a `WholeVector`."""
+
+    name = "direct"
+
+    def __init__(self, whole: WholeVector, k: int):
+        self.whole, self.k, self.n = whole, k, whole.n
+
+    def _entries(self) -> Iterator[tuple[slice, slice, Array]]:
+        for rows, columns, entries in self.whole.tiles():
+            yield rows, columns, entries[self.k]
+
+    def diagonal_terms(self) -> Array:
+        """Terms of each sample with itself, (n,), in the coordinates of its own block."""
+        terms = np.zeros(self.n)
+        for block in self.whole.blocks:
+            if block.on_diagonal:
+                x, s = block.x_rows, block.s_rows
+                ss = np.einsum("id,id->i", s, s)
+                if self.k < self.whole.widths.size:
+                    terms[block.rows] = ss + x.shape[1] / self.whole.widths[self.k] ** 2
+                else:
+                    xx, sx = np.einsum("id,id->i", x, x), np.einsum("id,id->i", s, x)
+                    terms[block.rows] = ss * xx + 2.0 * sx + x.shape[1]
+        return terms
+
+    def diagonal(self) -> Array:
+        """The sum of `diagonal_terms`, (1,)."""
+        return np.atleast_1d(self.diagonal_terms().sum())
+
+    def sums(self) -> Array:
+        """Twice the sum over pairs, (1,)."""
+        return np.atleast_1d(2.0 * sum(entries.sum() for _, _, entries in self._entries()))
+
+    def sums_and_replicates(self, weights: Any, start: int = 0) -> tuple[Array, Array]:
+        """`sums`, and the same with weights, for each row of them."""
+        total, replicates = 0.0, np.zeros(weights.shape[0])
+        for rows, columns, entries in self._entries():
+            total += entries.sum()
+            replicates += quadratic_forms(
+                entries, weights, start + rows.start, start + columns.start
+            )
+        return np.atleast_1d(2.0 * total), 2.0 * replicates
+
+    def row_sums(self) -> Array:
+        """Sum of the terms of each sample with the others, (n,)."""
+        sums = np.zeros(self.n)
+        for rows, columns, entries in self._entries():
+            sums[rows] += entries.sum(axis=1)
+            sums[columns] += entries.sum(axis=0)
+        return sums
+
+    def matrix(self) -> Array:
+        """All terms of pairs, (n, n), zero on the diagonal."""
+        matrix = np.zeros((self.n, self.n))
+        for rows, columns, entries in self._entries():
+            matrix[rows, columns] = entries
+        return matrix + matrix.T
+
+
+@parallel
+def _terms(code, widths, d, ss, xx, sx, x2_rows, x2_columns, sx_rows, sx_columns, own):
+    count = widths.size
+    height, width = ss.shape
+    entries = np.zeros((count + 1, height, width))
+    for i in numba.prange(height):
+        j = i + 1 if own else 0
+        for k in range(count):
+            _row(
+                code,
+                widths[k],
+                d,
+                ss[i, j:],
+                xx[i, j:],
+                sx[i, j:],
+                x2_rows[i],
+                x2_columns[j:],
+                sx_rows[i],
+                sx_columns[j:],
+                entries[k, i, j:],
+            )
+        _linear_row(
+            d, ss[i, j:], xx[i, j:], sx_rows[i], sx_columns[j:], entries[count, i, j:]
+        )
+    return entries
+
+
+@compiled
+def _row(code, h, d, ss, xx, sx, x2_i, x2, sx_i, sx_j, out):
+    prefer_wide_vectors()
+    square = h * h
+    precision = 1.0 / square
+    for j in range(out.size):
+        distance = precision * max(0.0, x2_i + x2[j] - 2.0 * xx[j])
+        cross = sx_i + sx_j[j] - sx[j]
+        out[j] = precision * ksd_term(code, d, distance, square * ss[j], cross)
+
+
+@compiled
+def _linear_row(d, ss, xx, sx_i, sx_j, out):
+    prefer_wide_vectors()
+    for j in range(out.size):
+        out[j] = ss[j] * xx[j] + sx_i + sx_j[j] + d

@@ -1,0 +1,224 @@
+"""Members of the family that have no slices: kernels of the whole vector, and moments.
+
+Slices find a single direction. Kernels of the whole vector find what many directions share a little
+of, and moments find a single coordinate; see `fastsksd.procedure.combine` for what each is worth.
+All of them test all samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import numpy as np
+
+from .._typing import Array
+from .._validate import check_statistic
+from ..compute.chi_square import limit_weights
+from ..compute.linalg import product
+from ..compute.medians import median_distance
+from ..engines.features import FeaturePairs
+from ..engines.whole_vector import Block, WholeVector
+from .evaluation import Evaluation
+from .metric import Metric, folds, full_of_folds
+from .moments import DEGREES, Moments, moments
+from .nulls import Weights, resampling_scale
+from .plan import Plan
+from .split import Samples, metric_of_all
+
+WIDTHS = (0.25, 0.5, 1.0)  # multiples of the median distance between samples
+# Beyond this many samples, the pairs are those within groups of about as many: the cost is linear.
+GROUP = 2000
+_FEWEST = 30  # samples from which on a full metric is learnt
+SHARE = 2.0  # of the level, where a kind of slices has 1
+LARGEST_DEGREES = (1, 2)
+# Samples and scores in the coordinates of a metric, (n, d) each.
+Pair = tuple[Array, Array]
+
+
+def unsliced_members(plan: Plan, samples: Samples, weights: Weights | None) -> list[Evaluation]:
+    """The members without slices of the standard family.
+
+    In the family of "auto" they are in two metrics, "diagonal" and "full". The family of "full" has
+    those alone that do not know the coordinates, so that it is the same after any affine map.
+    """
+    n, d = samples.x.shape
+    kind = plan.precondition if isinstance(plan.precondition, str) else "given"
+    learnt = kind == "full" or (kind == "auto" and d > 1 and n >= max(_FEWEST, 2 * d))
+    members: list[Evaluation] = []
+    if kind != "full":
+        label = "diagonal" if kind == "auto" else kind
+        metric = metric_of_all(plan, samples)
+        members += whole_vector_members(plan, in_one_metric(samples, metric), n, label, weights)
+        pair = applied(samples, metric)
+        members += moment_members(plan, pair, label, weights, sums=not learnt)
+    if learnt:
+        metrics = full_of_folds(samples.x, cast(Array, samples.scores))
+        blocks = in_metrics_of_folds(samples, metrics)
+        members += whole_vector_members(plan, blocks, n, "full", weights)
+    if learnt and kind == "auto":
+        pair = in_the_metric_of_the_others(samples, metrics)
+        members += moment_members(plan, pair, "full", weights, sums=True)
+    return members
+
+
+def in_one_metric(samples: Samples, metric: Metric | None) -> list[Block]:
+    """All pairs in one metric, or those within groups of samples."""
+    x, s = applied(samples, metric)
+    n = x.shape[0]
+    edges = np.linspace(0, n, -(-n // GROUP) + 1).astype(int).tolist()
+    blocks = []
+    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        group = slice(start, stop)
+        blocks.append(Block(group, group, x[group], s[group], x[group], s[group]))
+    return blocks
+
+
+def in_metrics_of_folds(
+    samples: Samples, metrics: dict[tuple[int, int], Metric]
+) -> list[Block]:
+    """The pairs of every two folds in the metric of the rest; groups have a part of every fold."""
+    n = samples.x.shape[0]
+    stretches, groups = folds(n), -(-n // GROUP)
+    blocks = []
+    for (a, b), metric in metrics.items():
+        first = applied(samples.part(stretches[a]), metric)
+        second = first if a == b else applied(samples.part(stretches[b]), metric)
+        for group in range(groups):
+            rows, own_rows = _piece(stretches[a], group, groups)
+            columns, own_columns = _piece(stretches[b], group, groups)
+            blocks.append(
+                Block(
+                    rows,
+                    columns,
+                    *(array[own_rows] for array in first),
+                    *(array[own_columns] for array in second),
+                )
+            )
+    return blocks
+
+
+def _piece(stretch: slice, group: int, groups: int) -> tuple[slice, slice]:
+    """A part of a stretch, in the samples and in the stretch."""
+    length = stretch.stop - stretch.start
+    start, stop = length * group // groups, length * (group + 1) // groups
+    return slice(stretch.start + start, stretch.start + stop), slice(start, stop)
+
+
+def in_the_metric_of_the_others(
+    samples: Samples, metrics: dict[tuple[int, int], Metric]
+) -> Pair:
+    """Every fold in the metric of the other folds."""
+    parts = [
+        applied(samples.part(stretch), metrics[k, k])
+        for k, stretch in enumerate(folds(samples.x.shape[0]))
+    ]
+    return np.concatenate([y for y, _ in parts]), np.concatenate([t for _, t in parts])
+
+
+def applied(samples: Samples, metric: Metric | None) -> Pair:
+    """Samples and scores in a metric; None for the user's own coordinates."""
+    inside = samples.within(metric)
+    return inside.x, cast(Array, inside.scores)
+
+
+def whole_vector_members(
+    plan: Plan, blocks: list[Block], n: int, label: str, weights: Weights | None
+) -> Iterator[Evaluation]:
+    """Kernels of the whole vector at several widths, and the linear kernel."""
+    bandwidth = plan.kernel.bandwidth
+    h = _median_distance(blocks) if isinstance(bandwidth, str) else float(bandwidth)
+    whole = WholeVector(plan.kernel.code, n, blocks, [multiple * h for multiple in WIDTHS])
+    pairs = float(whole.n_pairs)
+    limits: list[Array | None] = [None] * (len(WIDTHS) + 1)
+    replicates: list[Array | None] = [None] * (len(WIDTHS) + 1)
+    if weights is None:
+        components = [whole.component(k) for k in range(len(WIDTHS) + 1)]
+        sums = np.array([0.5 * float(one.sums()[0]) for one in components])
+        # With all pairs this is the limit of a U-statistic; `spectrum` refuses more samples.
+        limits = [limit_weights(one.spectrum(), n) for one in components]
+    else:
+        results = [whole.sums_and_replicates(batch) for batch in weights.batches()]
+        sums = results[0][0]
+        scale = resampling_scale(plan.null, n) * n * (n - 1.0) / pairs
+        replicates = list(scale * np.concatenate([values for _, values in results], axis=1))
+    statistics = check_statistic(sums / pairs)
+    names = [(f"whole vector, {label}", multiple) for multiple in WIDTHS]
+    for k, (name, multiple) in enumerate([*names, (f"linear kernel, {label}", None)]):
+        yield Evaluation(
+            name,
+            f"whole vector, {label}",
+            multiple,
+            "all",
+            None,
+            statistics[k : k + 1],
+            np.array([h if multiple is None else multiple * h]),
+            whole.name,
+            replicates=replicates[k],
+            chi2_weights=limits[k],
+            share=SHARE,
+            coordinates=lambda k=k: whole.coordinate_sums(k) / pairs,
+        )
+
+
+def _median_distance(blocks: list[Block]) -> float:
+    """The mean over blocks of one stretch of the median distance between samples there."""
+    return float(np.mean([median_distance(one.x_rows) for one in blocks if one.on_diagonal]))
+
+
+def moment_members(
+    plan: Plan, samples: Pair, label: str, weights: Weights | None, *, sums: bool
+) -> Iterator[Evaluation]:
+    """The largest moment of a coordinate and, if asked for, sums of squares over all of them."""
+    found = moments(*samples, DEGREES if sums else LARGEST_DEGREES)
+    n = found.n
+    own = np.einsum("qdn,qdn->qd", found.features, found.features)
+    statistics = check_statistic((found.totals() ** 2 - own) / (n * (n - 1.0)))
+    replicates = None
+    if weights is not None:
+        scale = resampling_scale(plan.null, n)
+        batches = [_replicates(found, batch, plan.null) for batch in weights.batches()]
+        replicates = scale * np.concatenate(batches)
+    members = [("largest moment", LARGEST_DEGREES, np.max)]
+    if sums:
+        members += [("location", (0,), np.sum), ("scale and shape", (1, 2, 3), np.sum)]
+    for name, degrees, reduce in members:
+        rows = [found.degrees.index(degree) for degree in degrees]
+        nulls: dict[str, Any] = {}
+        if replicates is not None:
+            nulls["replicates"] = reduce(replicates[:, rows], axis=(1, 2))
+        elif reduce is np.max:
+            nulls["log_bound"] = _log_bound(found.features[rows])
+        else:
+            pairs = FeaturePairs(found.features[rows].reshape(-1, n))
+            nulls["chi2_weights"] = limit_weights(pairs.spectrum(), n)
+        by_coordinate = reduce(statistics[rows], axis=0)
+        yield Evaluation(
+            f"{name}, {label}",
+            "largest moment" if reduce is np.max else "moments",
+            None,
+            "all",
+            None,
+            np.atleast_1d(reduce(statistics[rows])),
+            np.empty(0),
+            "features",
+            **nulls,
+            coordinates=lambda values=by_coordinate: values,
+        )
+
+
+def _replicates(found: Moments, batch: Array, null: str) -> Array:
+    """Squares of weighted sums less the samples' own squares, (B, degrees, d)."""
+    q, d, n = found.features.shape
+    flat = found.features.reshape(q * d, n)
+    # Signs have squares 1.
+    own = flat**2 @ np.ones(n) if null == "wild" else product(batch**2, flat**2)
+    return (product(batch, flat) ** 2 - own).reshape(-1, q, d)
+
+
+def _log_bound(features: Array) -> float:
+    """Logarithm of the p-value of the largest of several normal means, by Bonferroni."""
+    from scipy.special import log_ndtr
+
+    z = features.mean(axis=-1) / features.std(axis=-1) * np.sqrt(features.shape[-1])
+    return min(0.0, np.log(2.0 * z.size) + float(log_ndtr(-np.abs(z).max())))
