@@ -15,7 +15,7 @@ import numpy as np
 from .._typing import Array
 from ..compute.jit import compiled, parallel, prefer_wide_vectors
 from ..compute.linalg import quadratic_forms
-from ..compute.pointwise import diagonal_term, rbf_stein_ladder, stein_term
+from ..compute.pointwise import diagonal_term, rbf_stein_octave, stein_term
 from .pairs import PairTerms, tiles
 
 # Rows of a tile that one task computes; fixed, so that sums do not depend on the number of threads.
@@ -69,37 +69,29 @@ class DirectEngine(PairTerms):
         self, multiples: Sequence[float], weights: Any, start: int = 0
     ) -> list[tuple[Array, Array]]:
         """`sums_and_replicates` at several multiples of the bandwidth: a list of pairs."""
-        if self.code == 0 and _is_ladder(multiples):
-            return self.rescaled(multiples[2])._ladder(weights, start)
-        return [
-            self.rescaled(multiple).sums_and_replicates(weights, start) for multiple in multiples
-        ]
+        results: dict[float, tuple[Array, Array]] = {}
+        for multiple in multiples:
+            if self.code == 0 and multiple not in results and 2.0 * multiple in multiples:
+                both = self.rescaled(2.0 * multiple)._octave(weights, start)
+                results[multiple], results[2.0 * multiple] = both
+            elif multiple not in results:
+                results[multiple] = self.rescaled(multiple).sums_and_replicates(weights, start)
+        return [results[multiple] for multiple in multiples]
 
-    def _ladder(self, weights, start):
-        """At a quarter and half of the RBF bandwidth, and at itself.
-
-        ``k(2t) = k(t)^4``, so that one exp serves all three.
-        """
-        sums: list[Any] = [0.0] * 3
-        replicates = [np.zeros(weights.shape[0]) for _ in range(3)]
+    def _octave(self, weights: Any, start: int) -> list[tuple[Array, Array]]:
+        """At half of the RBF bandwidth, and at itself."""
+        sums: list[Any] = [0.0] * 2
+        replicates = [np.zeros(weights.shape[0]) for _ in range(2)]
         for rows, columns in tiles(self.n):
-            *entries, parts = _stein_ladder_tile(
+            *entries, parts = _stein_octave_tile(
                 self.y, self.s, self.a, rows.start, rows.stop, columns.start, columns.stop
             )
-            for k in range(3):
+            for k in range(2):
                 sums[k] = sums[k] + parts[:, k].sum(axis=0)
                 replicates[k] += quadratic_forms(
                     entries[k], weights, start + rows.start, start + columns.start
                 )
         return [(2.0 * total, 2.0 * values) for total, values in zip(sums, replicates, strict=True)]
-
-
-def _is_ladder(multiples):
-    return (
-        len(multiples) == 3
-        and multiples[1] == 2.0 * multiples[0]
-        and multiples[2] == 2.0 * multiples[1]
-    )
 
 
 @parallel
@@ -151,63 +143,47 @@ def _stein_row(code, y_i, s_i, a, y, s, out):
 
 
 @parallel
-def _stein_ladder_tile(y, s, a, row, row_end, column, column_end):
+def _stein_octave_tile(y, s, a, row, row_end, column, column_end):
     height = row_end - row
     tasks = (height + _ROWS - 1) // _ROWS
-    narrow = np.zeros((height, column_end - column))
-    middle = np.zeros((height, column_end - column))
-    wide = np.zeros((height, column_end - column))
-    sums = np.empty((tasks, 3, y.shape[0]))
+    half = np.zeros((height, column_end - column))
+    whole = np.zeros((height, column_end - column))
+    sums = np.empty((tasks, 2, y.shape[0]))
     for turn in numba.prange(tasks):
         task = turn // 2 if turn % 2 == 0 else tasks - 1 - turn // 2
-        _stein_ladder_rows(
-            y,
-            s,
-            a,
-            row,
-            min(row + (task + 1) * _ROWS, row_end),
-            column,
-            column_end,
-            task,
-            narrow,
-            middle,
-            wide,
-            sums,
-        )
-    return narrow, middle, wide, sums
+        last = min(row + (task + 1) * _ROWS, row_end)
+        _stein_octave_rows(y, s, a, row, last, column, column_end, task, half, whole, sums)
+    return half, whole, sums
 
 
 @compiled
-def _stein_ladder_rows(y, s, a, row, last, column, column_end, task, narrow, middle, wide, sums):
+def _stein_octave_rows(y, s, a, row, last, column, column_end, task, half, whole, sums):
     for q in range(y.shape[0]):
-        total = (0.0, 0.0, 0.0)
+        total = (0.0, 0.0)
         for i in range(row + task * _ROWS, last):
             j = max(column, i + 1)
             u, v = i - row, j - column
-            part = _stein_ladder_row(
+            part = _stein_octave_row(
                 y[q, i],
                 s[q, i],
                 a[q],
                 y[q, j:column_end],
                 s[q, j:column_end],
-                narrow[u, v:],
-                middle[u, v:],
-                wide[u, v:],
+                half[u, v:],
+                whole[u, v:],
             )
-            total = (total[0] + part[0], total[1] + part[1], total[2] + part[2])
-        sums[task, 0, q], sums[task, 1, q], sums[task, 2, q] = total
+            total = (total[0] + part[0], total[1] + part[1])
+        sums[task, 0, q], sums[task, 1, q] = total
 
 
 @compiled
-def _stein_ladder_row(y_i, s_i, a, y, s, narrow, middle, wide):
+def _stein_octave_row(y_i, s_i, a, y, s, half, whole):
     prefer_wide_vectors()
-    total0 = total1 = total2 = 0.0
+    total0 = total1 = 0.0
     for j in range(y.size):
-        mu0, mu1, mu2 = rbf_stein_ladder(y_i - y[j], a, s_i, s[j])
-        narrow[j] += mu0
-        middle[j] += mu1
-        wide[j] += mu2
+        mu0, mu1 = rbf_stein_octave(y_i - y[j], a, s_i, s[j])
+        half[j] += mu0
+        whole[j] += mu1
         total0 += mu0
         total1 += mu1
-        total2 += mu2
-    return total0, total1, total2
+    return total0, total1

@@ -18,7 +18,7 @@ import numpy as np
 
 from .._typing import Array
 from ..compute.jit import compiled, parallel, prefer_wide_vectors
-from ..compute.linalg import product, quadratic_forms
+from ..compute.linalg import gram, product, quadratic_forms
 from .multivariate import ksd_term
 from .pairs import TILE, PairTerms
 
@@ -90,13 +90,14 @@ class WholeVector:
     ) -> tuple[slice, slice, Array]:
         x, s = block.x_rows[rows], block.s_rows[rows]
         other_x, other_s = block.x_columns[columns], block.s_columns[columns]
+        sx = product(s, other_x)
         entries = _terms(
             self.code,
             self.widths,
             x.shape[1],
-            product(s, other_s),
-            product(x, other_x),
-            product(s, other_x) + product(x, other_s),
+            gram(s) if own else product(s, other_s),
+            gram(x) if own else product(x, other_x),
+            sx + (sx.T if own else product(x, other_s)),
             np.einsum("id,id->i", x, x),
             np.einsum("id,id->i", other_x, other_x),
             np.einsum("id,id->i", s, x),

@@ -115,11 +115,7 @@ def given(matrix: Array) -> Metric:
 
 def diagonal(x: Array, scores: Array) -> Metric:
     """The metric "diagonal", learnt on these samples and scores."""
-    centre, sd_x = location_and_deviation(moderate(x))
-    _, sd_s = location_and_deviation(moderate(scores))
-    known = (sd_x > 0) & (sd_s > 0)
-    f = np.where(known, np.sqrt(np.where(known, sd_x, 1.0) / np.where(known, sd_s, 1.0)), 1.0)
-    return Metric(centre, 1.0 / f, f)
+    return _diagonal(moderate(x), moderate(scores))
 
 
 def full(x: Array, scores: Array) -> Metric:
@@ -127,10 +123,34 @@ def full(x: Array, scores: Array) -> Metric:
 
     Both covariances are mixed with their diagonals where samples are not many times the dimensions.
     """
+    return _full(moderate(x), moderate(scores))
+
+
+def full_of_folds(x: Array, scores: Array) -> dict[tuple[int, int], Metric]:
+    """For folds a <= b, the metric "full" learnt on the samples outside of both."""
+    x, scores, stretches = moderate(x), moderate(scores), folds(x.shape[0])
+    metrics = {}
+    for a in range(FOLDS):
+        for b in range(a, FOLDS):
+            rest = [stretch for k, stretch in enumerate(stretches) if k not in (a, b)]
+            learnt_on = (np.concatenate([array[one] for one in rest]) for array in (x, scores))
+            metrics[a, b] = _full(*learnt_on)
+    return metrics
+
+
+def _diagonal(x: Array, scores: Array) -> Metric:
+    centre, sd_x = location_and_deviation(x)
+    _, sd_s = location_and_deviation(scores)
+    known = (sd_x > 0) & (sd_s > 0)
+    f = np.where(known, np.sqrt(np.where(known, sd_x, 1.0) / np.where(known, sd_s, 1.0)), 1.0)
+    return Metric(centre, 1.0 / f, f)
+
+
+def _full(x: Array, scores: Array) -> Metric:
     n, d = x.shape
-    units = diagonal(x, scores)
-    y = (moderate(x) - units.centre) * units.forward
-    t = moderate(scores) * units.backward
+    units = _diagonal(x, scores)
+    y = (x - units.centre) * units.forward
+    t = scores * units.backward
     t = t - t.mean(axis=0)
     amount = shrinkage(n, d)
     cov_x, cov_s = (_shrunk(product(z.T, z.T) / n, amount) for z in (y, t))
@@ -154,19 +174,6 @@ def folds(n: int) -> list[slice]:
     """Stretches of about equal size; pairs of two of them get the metric of the rest."""
     edges = np.linspace(0, n, FOLDS + 1).astype(int)
     return [slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
-
-
-def full_of_folds(x: Array, scores: Array) -> dict[tuple[int, int], Metric]:
-    """For folds a <= b, the metric "full" learnt on the samples outside of both."""
-    stretches = folds(x.shape[0])
-    metrics = {}
-    for a in range(FOLDS):
-        for b in range(a, FOLDS):
-            rest = np.concatenate(
-                [np.arange(s.start, s.stop) for k, s in enumerate(stretches) if k not in (a, b)]
-            )
-            metrics[a, b] = full(x[rest], scores[rest])
-    return metrics
 
 
 def check_precondition(precondition: Any, d: int) -> str | Array:
