@@ -248,7 +248,8 @@ def _result(
     active: Slices | None,
 ) -> GofResult:
     strongest, sliced = verdict.strongest, verdict.sliced
-    used = {name for member in outcome.members for name in member.engine.split(" and ")}
+    sets = [one for one in outcome.members if one.slices is not None] or outcome.members
+    used = {name for one in sets for name in one.engine.split(" and ")}
     return GofResult(
         statistic=strongest.statistic,
         pvalue=verdict.pvalue,
@@ -268,11 +269,11 @@ def _result(
         members=verdict.members,
         evidence=verdict.evidence,
         coordinate_statistics=None if strongest.coordinates is None else strongest.coordinates(),
+        slice_units=sliced.units,
         timings=timings,
         names=names,
         _samples=_samples_of(split, sliced.part),
         _active=active,
-        _units=sliced.units,
         _baseline=cast("Baseline | None", plan.baseline),
     )
 

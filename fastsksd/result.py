@@ -38,8 +38,8 @@ class GofResult:
         Replicates of `statistic` under the hypothesis that the model fits. For a family, of
         `evidence`; there it is empty with null="spectral".
     slices : Slices or None
-        Directions the statistic looked along. For a family, those of the strongest member. None
-        for methods without slices.
+        Directions the statistic looked along, in the coordinates of the samples as they were given.
+        For a family, those of its strongest member that has slices. None for methods without.
     slice_statistics : (m,) array
         U-statistic of each of these slices.
     bandwidths : (m,) array
@@ -52,7 +52,7 @@ class GofResult:
     null : str
         Null distribution: "wild", "bootstrap", "spectral", or one of a baseline.
     engine : str
-        How sums over pairs were computed.
+        How sums over pairs were computed; for a family, along slices.
     kernel : str
         Kernel of the statistic.
     method : str
@@ -64,12 +64,18 @@ class GofResult:
     n_model : int
         Number of samples of the model that a method used.
     members : tuple of Member
-        For a family, one entry for each set of slices, bandwidth multiple and part of the samples,
-        strongest first. Each has a name, multiple, part, statistic, p-value, and adjusted p-value,
-        which allows for the number of members. Empty otherwise.
+        For a family, one entry for each set of slices or kernel, bandwidth multiple and part of the
+        samples, strongest first. Each has a name, multiple, part, statistic, p-value, adjusted
+        p-value, which allows for the number of members, and number of slices. Empty otherwise.
     evidence : float or None
-        For a family, ``-log10`` of the smallest weighted p-value of a member, before calibration;
-        see `fastsksd.procedure.combine`. None otherwise.
+        For a family, ``-log10`` of the weighted harmonic mean of the members' p-values, before
+        calibration; see `fastsksd.procedure.combine`. None otherwise.
+    coordinate_statistics : (d,) array or None
+        Where the strongest member has no slices: the part of its statistic that belongs to each
+        coordinate of its metric. None otherwise.
+    slice_units : (m,) array or None
+        What scores along each slice are multiplied by in the coordinates of the test; the
+        statistics of slices are in the squares of these units. None for 1.
     timings : dict of str to float
         Seconds spent on "slices" (or locations), on the "statistic" with its null distribution,
         and in "total".
@@ -110,11 +116,11 @@ class GofResult:
     members: tuple[Member, ...] = ()
     evidence: float | None = None
     coordinate_statistics: Array | None = None
+    slice_units: Array | None = None
     timings: dict[str, float] = field(default_factory=dict)
     names: tuple[str, ...] | None = None
     _samples: Samples | None = None
     _active: Slices | None = None
-    _units: Array | None = None
     _baseline: Baseline | None = None
 
     def reject(self, alpha: float = 0.05) -> bool:

@@ -118,6 +118,7 @@ def as_json(tested: Tested) -> str:
         "seed": tested.seed,
         "strongest_slice": _strongest_slice(tested),
         "caveats": [caveat.said(tested.option) for caveat in caveats_of(result, explanation)],
+        "largest_coordinates": _largest_coordinates(tested),
         "members": [member._asdict() for member in result.members],
         "timings": result.timings | {"all": tested.seconds},
         "versions": _versions(),
@@ -146,7 +147,7 @@ def as_page(tested: Tested) -> str:
         rows = [
             (
                 member.name,
-                f"{member.multiple:g}",
+                "" if member.multiple is None else f"{member.multiple:g}",
                 member.part,
                 f"{member.statistic:.4g}",
                 f"{member.pvalue:.3g}",
@@ -221,6 +222,12 @@ def _strongest_slice(tested: Tested) -> dict[str, Any] | None:
         "r": dict(zip(tested.names, result.slices.r[q].tolist(), strict=True)),
         "g": dict(zip(tested.names, result.slices.g[q].tolist(), strict=True)),
     }
+
+
+def _largest_coordinates(tested: Tested) -> dict[str, float] | None:
+    """What belongs to each coordinate, where the strongest member has no slices."""
+    parts = tested.result.coordinate_statistics
+    return None if parts is None else dict(zip(tested.names, parts.tolist(), strict=True))
 
 
 def _versions() -> dict[str, str]:

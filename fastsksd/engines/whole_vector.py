@@ -17,6 +17,7 @@ import numba
 import numpy as np
 
 from .._typing import Array
+from ..compute.chi_square import limit_weights
 from ..compute.jit import compiled, parallel, prefer_wide_vectors
 from ..compute.linalg import gram, product, quadratic_forms
 from .multivariate import ksd_term
@@ -32,6 +33,8 @@ class Block(NamedTuple):
         Stretches of the samples, the same or apart, rows first.
     x_rows, s_rows, x_columns, s_columns : (k, d) arrays
         Samples and scores of both in the coordinates of the block.
+    group : int
+        Blocks of different groups have no sample in common.
     """
 
     rows: slice
@@ -40,6 +43,7 @@ class Block(NamedTuple):
     s_rows: Array
     x_columns: Array
     s_columns: Array
+    group: int = 0
 
     @property
     def on_diagonal(self) -> bool:
@@ -117,6 +121,19 @@ class WholeVector:
                 replicates[k] += quadratic_forms(entries[k], weights, rows.start, columns.start)
         return sums, replicates
 
+    def limit_weights(self, k: int) -> Array:
+        """Chi-square weights of the limit distribution of a component's mean over pairs.
+
+        Groups are independent of each other, so their weights stand side by side.
+        """
+        weights = []
+        for group in sorted({block.group for block in self.blocks}):
+            some, size = _numbered_anew([one for one in self.blocks if one.group == group])
+            alone = WholeVector(self.code, size, some, self.widths)
+            eigenvalues = alone.component(k).spectrum()
+            weights.append(limit_weights(eigenvalues, size) * (alone.n_pairs / self.n_pairs))
+        return np.concatenate(weights)
+
     def coordinate_sums(self, k: int) -> Array:
         """The sum over pairs ``i < j`` of a component, for each coordinate of the score, (d,)."""
         total: Any = 0.0
@@ -145,6 +162,19 @@ class WholeVector:
     def component(self, k: int) -> PairTerms:
         """The terms of one component, as a `PairEngine`; samples apart have none."""
         return _Component(self, k)
+
+
+def _numbered_anew(blocks: Sequence[Block]) -> tuple[list[Block], int]:
+    """The blocks of one group, with its samples numbered from 0, and their number."""
+    stretches = sorted({(s.start, s.stop) for one in blocks for s in (one.rows, one.columns)})
+    places, size = {}, 0
+    for start, stop in stretches:
+        places[start] = slice(size, size + stop - start)
+        size += stop - start
+    return [
+        one._replace(rows=places[one.rows.start], columns=places[one.columns.start], group=0)
+        for one in blocks
+    ], size
 
 
 def _by_coordinate(

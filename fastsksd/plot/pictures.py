@@ -542,7 +542,8 @@ def _leave_out_outliers(ax: Axes, places: Array, grid: Array) -> None:
 
 def _member_label(member: Member) -> str:
     where = "" if member.part == "all" else f", {member.part}"
-    return f"{member.name}, x {member.multiple:g}{where}"
+    width = "" if member.multiple is None else f", x {member.multiple:g}"
+    return f"{member.name}{width}{where}"
 
 
 def _along(one: SliceExplanation, d: int, most: int = 3) -> str:

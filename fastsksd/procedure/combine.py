@@ -39,12 +39,12 @@ from .plan import Plan
 
 
 class Member(NamedTuple):
-    """One member of a family: a set of slices, a multiple of the bandwidth, a part of the samples.
+    """One member of a family: a set of slices or a kernel, a bandwidth, a part of the samples.
 
     Attributes
     ----------
     name : str
-        Name of the set of slices.
+        Name of the set of slices, or of a member without slices and its metric.
     multiple : float or None
         Of the kernel's bandwidth; None where it has none.
     part : str
@@ -53,6 +53,8 @@ class Member(NamedTuple):
         U-statistic of the discrepancy, summed over slices.
     pvalue, adjusted_pvalue : float
         Of this member alone, and allowing for the number of members.
+    n_slices : int
+        Number of slices; 0 for a member that has none.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Member(NamedTuple):
     statistic: float
     pvalue: float
     adjusted_pvalue: float
+    n_slices: int = 0
 
 
 class Verdict(NamedTuple):
@@ -88,7 +91,15 @@ def decide(plan: Plan, outcome: Outcome) -> Verdict:
         bounded = evaluations[0].chi2_weights is not None
         combined = (_bounded if bounded else _calibrated)(evaluations, weights)
     rows = [
-        Member(one.name, one.multiple, one.part, one.statistic, float(p), float(adjusted))
+        Member(
+            one.name,
+            one.multiple,
+            one.part,
+            one.statistic,
+            float(p),
+            float(adjusted),
+            0 if one.slices is None else len(one.slices),
+        )
         for one, p, adjusted in zip(
             evaluations, combined.pvalues, combined.adjusted_pvalues, strict=True
         )

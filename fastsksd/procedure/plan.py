@@ -44,7 +44,7 @@ from .family import (
     coordinate_pool,
     named_pool,
 )
-from .metric import check_precondition
+from .metric import FOLDS, check_precondition
 from .nulls import NULLS
 
 MOST_TRAINING = 5000  # samples that slices are found on by default: the cost is quadratic
@@ -223,7 +223,7 @@ def make_plan(options: Options, baseline: TestWithoutSlices | None, n: int, d: i
     elif options.slices is not None:
         plan = _plan_of_given_slices(options, common, d)
     elif options.n_slices is None and options.basis is None:
-        plan = _plan_of_family(options, common, d)
+        plan = _plan_of_family(options, common, n, d)
     else:
         plan = _plan_of_one_set(options, common, n, d)
     if plan.is_family and baseline is None:
@@ -321,7 +321,7 @@ def _plan_of_given_slices(options: Options, common: Plan, d: int) -> Plan:
     return dataclasses.replace(common, fixed=(named_pool("given", as_slices(options.slices, d)),))
 
 
-def _plan_of_family(options: Options, common: Plan, d: int) -> Plan:
+def _plan_of_family(options: Options, common: Plan, n: int, d: int) -> Plan:
     if "refine" in options.given():
         _check_refine(options.refine)
         raise ArgumentError(
@@ -338,7 +338,14 @@ def _plan_of_family(options: Options, common: Plan, d: int) -> Plan:
     multiples = _check_multiples(options.multiples, COORDINATE_MULTIPLES)
     precondition = _check_precondition(options, d, "auto")
     pools = check_extra_pools(options.extra_slices, d, multiples)
-    if d == 1 or not (isinstance(precondition, str) and precondition == "full"):
+    full = isinstance(precondition, str) and precondition == "full"
+    if full and n < 3 * FOLDS:
+        raise ArgumentError(
+            "precondition",
+            f"is 'full', which is learnt on thirds of the samples: at least {3 * FOLDS} are "
+            f"needed; got {n}",
+        )
+    if d == 1 or not full:
         pools = (coordinate_pool(d, multiples), *pools)
     family = dataclasses.replace(
         common,

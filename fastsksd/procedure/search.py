@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from .._typing import Array
-from .._validate import ArgumentError, Option, counted
+from .._validate import ArgumentError, Option, counted, score_is_array
 from ..kernels import Kernel
 from ..refine import refine_slices
 from ..score_difference import needs_function, score_difference
@@ -41,10 +41,7 @@ def _searched(plan: Plan, part: Part, split: Split) -> Part:
             " needs at least 3",
             remedy="Give more samples, or fixed slices.",
         )
-    score, score_q = split.score, how.score_q
-    if part.metric is not None and needs_function(how.estimator):
-        score = part.metric.score_function(score)
-        score_q = None if score_q is None else part.metric.score_function(score_q)
+    score, score_q = _within(part, split.score), _within(part, how.score_q)
     difference = score_difference(
         training.x,
         score if needs_function(how.estimator) else cast(Array, training.scores),
@@ -60,6 +57,13 @@ def _searched(plan: Plan, part: Part, split: Split) -> Part:
     if how.refine:
         found = _refined(found, training, plan.kernel, how, plan.rng)
     return part._replace(pools=(named_pool("active", found, plan.multiples),), active=found)
+
+
+def _within(part: Part, score: Any) -> Any:
+    """A score function in the metric of a part; anything else as it is."""
+    if part.metric is None or score is None or score_is_array(score):
+        return score
+    return part.metric.score_function(score)
 
 
 def _refined(

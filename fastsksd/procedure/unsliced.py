@@ -8,6 +8,7 @@ All of them test all samples.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -29,6 +30,7 @@ from .split import Samples, metric_of_all
 WIDTHS = (0.25, 0.5, 1.0)  # multiples of the median distance between samples
 # Beyond this many samples, the pairs are those within groups of about as many: the cost is linear.
 GROUP = 2000
+_SPECTRAL_GROUP = 1000  # the same for null="spectral", with a matrix for each group
 _FEWEST = 30  # samples from which on a full metric is learnt
 SHARE = 2.0  # of the level, where a kind of slices has 1
 LARGEST_DEGREES = (1, 2)
@@ -45,16 +47,18 @@ def unsliced_members(plan: Plan, samples: Samples, weights: Weights | None) -> l
     n, d = samples.x.shape
     kind = plan.precondition if isinstance(plan.precondition, str) else "given"
     learnt = kind == "full" or (kind == "auto" and d > 1 and n >= max(_FEWEST, 2 * d))
+    groups = 1 if n <= GROUP else -(-n // (GROUP if weights is not None else _SPECTRAL_GROUP))
     members: list[Evaluation] = []
     if kind != "full":
         label = "diagonal" if kind == "auto" else kind
         metric = metric_of_all(plan, samples)
-        members += whole_vector_members(plan, in_one_metric(samples, metric), n, label, weights)
+        blocks = in_one_metric(samples, metric, groups)
+        members += whole_vector_members(plan, blocks, n, label, weights)
         pair = applied(samples, metric)
         members += moment_members(plan, pair, label, weights, sums=not learnt)
     if learnt:
         metrics = full_of_folds(samples.x, cast(Array, samples.scores))
-        blocks = in_metrics_of_folds(samples, metrics)
+        blocks = in_metrics_of_folds(samples, metrics, groups)
         members += whole_vector_members(plan, blocks, n, "full", weights)
     if learnt and kind == "auto":
         pair = in_the_metric_of_the_others(samples, metrics)
@@ -62,24 +66,22 @@ def unsliced_members(plan: Plan, samples: Samples, weights: Weights | None) -> l
     return members
 
 
-def in_one_metric(samples: Samples, metric: Metric | None) -> list[Block]:
-    """All pairs in one metric, or those within groups of samples."""
+def in_one_metric(samples: Samples, metric: Metric | None, groups: int) -> list[Block]:
+    """The pairs within each of so many groups of samples, in one metric."""
     x, s = applied(samples, metric)
-    n = x.shape[0]
-    edges = np.linspace(0, n, -(-n // GROUP) + 1).astype(int).tolist()
+    edges = np.linspace(0, x.shape[0], groups + 1).astype(int).tolist()
     blocks = []
-    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+    for number, (start, stop) in enumerate(pairwise(edges)):
         group = slice(start, stop)
-        blocks.append(Block(group, group, x[group], s[group], x[group], s[group]))
+        blocks.append(Block(group, group, x[group], s[group], x[group], s[group], number))
     return blocks
 
 
 def in_metrics_of_folds(
-    samples: Samples, metrics: dict[tuple[int, int], Metric]
+    samples: Samples, metrics: dict[tuple[int, int], Metric], groups: int
 ) -> list[Block]:
     """The pairs of every two folds in the metric of the rest; groups have a part of every fold."""
-    n = samples.x.shape[0]
-    stretches, groups = folds(n), -(-n // GROUP)
+    stretches = folds(samples.x.shape[0])
     blocks = []
     for (a, b), metric in metrics.items():
         first = applied(samples.part(stretches[a]), metric)
@@ -93,6 +95,7 @@ def in_metrics_of_folds(
                     columns,
                     *(array[own_rows] for array in first),
                     *(array[own_columns] for array in second),
+                    group,
                 )
             )
     return blocks
@@ -133,10 +136,8 @@ def whole_vector_members(
     limits: list[Array | None] = [None] * (len(WIDTHS) + 1)
     replicates: list[Array | None] = [None] * (len(WIDTHS) + 1)
     if weights is None:
-        components = [whole.component(k) for k in range(len(WIDTHS) + 1)]
-        sums = np.array([0.5 * float(one.sums()[0]) for one in components])
-        # With all pairs this is the limit of a U-statistic; `spectrum` refuses more samples.
-        limits = [limit_weights(one.spectrum(), n) for one in components]
+        sums = whole.sums_and_replicates(np.empty((0, n)))[0]
+        limits = [whole.limit_weights(k) for k in range(len(WIDTHS) + 1)]
     else:
         results = [whole.sums_and_replicates(batch) for batch in weights.batches()]
         sums = results[0][0]

@@ -439,7 +439,7 @@ def _load(result: GofResult, slices: Slices, samples: Samples) -> _Loaded:
     kernel = KERNELS[result.kernel]
     scores = cast(Array, samples.scores)
     y, s, a, h = project(samples.x, scores, slices, kernel(result.bandwidths))
-    units = np.ones(len(slices)) if result._units is None else result._units
+    units = np.ones(len(slices)) if result.slice_units is None else result.slice_units
     return _Loaded(kernel, slices, y, s, a, h, units, choose_engine("cpu"))
 
 

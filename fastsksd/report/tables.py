@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._typing import Array
 from ..procedure.combine import Member
 from .directions import check_coordinates, direction, leading
 from .explain import Explanation, baseline_of
@@ -25,7 +26,7 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
         found |= {
             "strongest member": f"{strongest}, of {len(result.members)} members",
             "statistic": f"{result.statistic:.6g} (discrepancy of the strongest member)",
-            "evidence": f"{result.evidence:.4g} (-log10 of the smallest weighted member p-value)",
+            "evidence": f"{result.evidence:.4g} (-log10 of the mean of the members' p-values)",
         }
     else:
         found["statistic"] = f"{result.statistic:.6g}"
@@ -38,6 +39,9 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
     d = result.slices.d
     q = int(np.argmax(result.slice_statistics))
     names = check_coordinates(result.names if names is None else names, d)
+    if result.coordinate_statistics is not None:
+        found["largest along"] = largest_coordinates(result.coordinate_statistics, names)
+        found["strongest slices"] = member_name(sliced_member(result))
     how = f"kernel {result.kernel}, engine {result.engine}"
     return found | {
         "slices": f"{len(result.slices)} in {d} dimensions, {how}",
@@ -52,6 +56,19 @@ def member_name(member: Member) -> str:
     where = "all samples" if member.part == "all" else member.part
     width = "" if member.multiple is None else f"bandwidth x {member.multiple:g}, "
     return f"{member.name!r} ({width}{where})"
+
+
+def sliced_member(result: GofResult) -> Member:
+    """The member of a family that the slices of its result belong to."""
+    return next(member for member in result.members if member.n_slices)
+
+
+def largest_coordinates(statistics: Array, names: Sequence[str], count: int = 3) -> str:
+    """The coordinates to which most of a statistic belongs, with their fractions."""
+    positive = np.maximum(statistics, 0.0)
+    fractions = positive / (positive.sum() or 1.0)
+    order = np.argsort(-fractions, kind="stable")[:count].tolist()
+    return ", ".join(f"{names[k]} ({fractions[k]:.0%})" for k in order if fractions[k] > 0.005)
 
 
 def result_text(result: GofResult) -> str:

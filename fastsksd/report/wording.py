@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from .._typing import ArrayLike, Score
 from .._validate import Option, OptionFormat, check_probability
 from .caveats import caveats_of
-from .directions import direction
+from .directions import check_coordinates, direction
 from .explain import Explanation, SliceExplanation, explain, is_explicable
-from .tables import member_name
+from .tables import largest_coordinates, member_name, sliced_member
 from .witness import Region
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def summary(
     if result.members:
         strongest = member_name(result.members[0])
         sentences.append(f"The strongest of {len(result.members)} members is {strongest}.")
+        sentences += _without_slices(result, names)
     if explanation is not None:
         sentences += _slices(result, explanation, alpha)
         if result.reject(alpha):
@@ -152,6 +153,24 @@ def _samples(result: GofResult) -> str:
         training = f", with {what} found on {result.n_train} others"
     model = f", against {result.n_model} samples of the model" if result.n_model else ""
     return f"The test used {result.n_test} samples{dimensions}{training}{model}."
+
+
+def _without_slices(result: GofResult, names: Sequence[str] | None) -> list[str]:
+    """What is known of a strongest member without slices, and which slices are the strongest."""
+    parts = result.coordinate_statistics
+    if parts is None:
+        return []
+    names = check_coordinates(result.names if names is None else names, parts.size)
+    largest = largest_coordinates(parts, names)
+    sentences = [f"It is largest along {largest}{_given(parts.size)}."] if largest else []
+    if result.slices is not None:
+        sentences.append(f"Of the members with slices the strongest is {_sliced(result)}.")
+    return sentences
+
+
+def _sliced(result: GofResult) -> str:
+    member = sliced_member(result)
+    return f"{member_name(member)}, with adjusted p-value {member.adjusted_pvalue:.3g}"
 
 
 def _slices(result: GofResult, explanation: Explanation, alpha: float) -> list[str]:

@@ -68,7 +68,7 @@ def test_defaults_given_in_so_many_words_are_no_error():
         for name, one in default.items()
         if one.kind is one.KEYWORD_ONLY and name not in ("slices", "n_resamples", "rng")
     }
-    spoken |= {"multiples": list(spoken["multiples"]), "lag": 1.0}
+    spoken |= {"lag": 1.0}
     given = fs.gof_test(X, -X, slices=I3, n_resamples=20, rng=0, **spoken)
     assert given.pvalue == fs.gof_test(X, -X, slices=I3, n_resamples=20, rng=0).pvalue
 

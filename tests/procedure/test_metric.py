@@ -1,0 +1,213 @@
+"""Preconditioning: maps of samples, scores and slices, what metrics are, and bad input."""
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastsksd as fs
+from fastsksd.procedure import metric as metrics
+
+RNG = np.random.default_rng(0)
+
+
+def model_and_samples(d, n, seed, spread=1.0):
+    rng = np.random.default_rng(seed)
+    root = rng.standard_normal((d, d)) + 2.0 * np.eye(d)
+    units = np.exp(spread * rng.standard_normal(d))
+    cov = units[:, None] * (root @ root.T) * units
+    model = fs.models.Gaussian(rng.standard_normal(d), 0.5 * (cov + cov.T))
+    return model, rng.standard_normal((n, d)) * units * 1.3 + 0.2
+
+
+@given(seed=st.integers(0, 2**20), d=st.integers(2, 5))
+def test_full_metric_of_a_gaussian_model_is_its_covariance_whatever_the_samples(seed, d):
+    model, x = model_and_samples(d, 80, seed)
+    found = metrics.full(x, model.score(x))
+    precision = np.linalg.inv(model.cov)
+    scale = np.sqrt(np.outer(np.diagonal(precision), np.diagonal(precision)))
+    np.testing.assert_allclose(found.forward.T @ found.forward / scale, precision / scale, atol=1e-8)
+    np.testing.assert_allclose(found.forward @ found.backward, np.eye(d), atol=1e-8)
+
+
+def test_full_metric_is_the_geometric_mean():
+    x = RNG.standard_normal((500, 4)) @ RNG.standard_normal((4, 4))
+    s = RNG.standard_normal((500, 4)) @ RNG.standard_normal((4, 4))
+    found = metrics.full(x, s)
+    y, t = found.samples(x), found.scores(s)
+    # In the metric both covariances are the same.
+    np.testing.assert_allclose(np.cov(y.T), np.cov(t.T), rtol=1e-8, atol=1e-10)
+
+
+def test_diagonal_metric_does_not_depend_on_units():
+    x, s = RNG.standard_normal((60, 3)), RNG.standard_normal((60, 3))
+    units, shift = np.array([1e-30, 3.0, 1e25]), np.array([1e-30, 5.0, 0.0])
+    first, second = metrics.diagonal(x, s), metrics.diagonal(x * units + shift, s / units)
+    np.testing.assert_allclose(first.samples(x), second.samples(x * units + shift), atol=1e-9)
+    np.testing.assert_allclose(first.scores(s), second.scores(s / units), rtol=1e-9)
+
+
+def test_an_outlier_does_not_set_the_unit():
+    x = RNG.standard_normal((400, 2))
+    wild = x.copy()
+    wild[7, 0] = 1e8
+    clean, found = metrics.diagonal(x, -x), metrics.diagonal(wild, -wild)
+    np.testing.assert_allclose(found.forward, clean.forward, rtol=0.05)
+    full = metrics.full(wild, -x)
+    assert np.linalg.cond(full.forward) < 2.0
+
+
+@given(seed=st.integers(0, 2**20))
+def test_slices_go_to_the_metric_and_back(seed):
+    rng = np.random.default_rng(seed)
+    model, x = model_and_samples(3, 20, seed)
+    s = model.score(x)
+    found = metrics.full(x, s)
+    slices = fs.random_slices(3, 2, rng=rng)
+    back, _, _ = found.to_user(found.from_user(slices))
+    np.testing.assert_allclose(back.r, slices.r, atol=1e-9)
+    np.testing.assert_allclose(back.g, slices.g, atol=1e-9)
+    # A Stein term in the metric is one along the user's slice, in the square of its unit.
+    inside = fs.random_slices(3, 2, rng=rng)
+    outside, units, lengths = found.to_user(inside)
+    y, t = found.samples(x), found.scores(s)
+    for k in range(2):
+        h = 0.7
+        there = reference.stein_matrix(y, t, inside.r[k], inside.g[k], "rbf", h)
+        here = reference.stein_matrix(
+            x, s, outside.r[k], outside.g[k], "rbf", h / lengths[k]
+        )
+        np.testing.assert_allclose(there, units[k] ** 2 * here, rtol=1e-7, atol=1e-9)
+
+
+def test_scores_of_a_model_as_a_function_in_the_metric():
+    model, x = model_and_samples(3, 50, 1)
+    found = metrics.full(x, model.score(x))
+    inside = found.score_function(model)(found.samples(x))
+    np.testing.assert_allclose(inside, found.scores(model.score(x)), rtol=1e-8, atol=1e-8)
+
+
+def test_the_metric_of_two_folds_is_learnt_on_the_third():
+    x = RNG.standard_normal((90, 3))
+    s = -x + 0.3 * RNG.standard_normal((90, 3))
+    before = metrics.full_of_folds(x, s)
+    stretches = metrics.folds(90)
+    for (a, b), metric in before.items():
+        other = x.copy()
+        for k in {a, b}:
+            other[stretches[k]] = other[stretches[k]][::-1]
+        after = metrics.full_of_folds(other, s)[a, b]
+        np.testing.assert_allclose(after.forward, metric.forward, rtol=1e-12)
+    assert len(before) == 6
+
+
+def test_a_singular_covariance_has_a_metric():
+    x = RNG.standard_normal((60, 4))
+    x[:, 3] = x[:, 2]
+    for found in (metrics.full(x, -x), metrics.full(x[:3], -x[:3])):
+        assert np.all(np.isfinite(found.forward)) and np.all(np.isfinite(found.backward))
+        assert np.all(np.isfinite(found.samples(x)))
+    constant = metrics.diagonal(np.ones((5, 2)), np.zeros((5, 2)))
+    np.testing.assert_array_equal(constant.forward, 1.0)
+
+
+def test_covariances_are_shrunk_where_samples_are_few():
+    assert metrics.shrinkage(1000, 100) == 0.0
+    assert 0 < metrics.shrinkage(200, 100) < 0.05 < metrics.shrinkage(100, 100)
+    assert metrics.shrinkage(50, 1000) < 1.0
+
+
+@pytest.mark.parametrize("options", [{}, dict(null="spectral"), dict(n_resamples=199, lag=3)])
+def test_units_and_origin_do_not_decide(options):
+    model, x = model_and_samples(4, 150, 3)
+    units, shift = np.array([1e-6, 1.0, 1e4, 30.0]), np.array([1.0, -1e3, 0.0, 5.0])
+    first = fs.gof_test(x, model.score(x), rng=0, **options)
+    second = fs.gof_test(x * units + shift, model.score(x) / units, rng=0, **options)
+    assert second.pvalue == pytest.approx(first.pvalue, rel=1e-6)
+    assert [one.name for one in first.members] == [one.name for one in second.members]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_full_preconditioning_is_invariant_under_affine_maps(seed):
+    model, x = model_and_samples(3, 120, seed)
+    matrix = np.random.default_rng(seed).standard_normal((3, 3)) + 2.0 * np.eye(3)
+    scores = model.score(x)
+    mapped = x @ matrix.T + 7.0
+    results = [
+        fs.gof_test(y, s, precondition="full", n_resamples=199, rng=0)
+        for y, s in ((x, scores), (mapped, scores @ np.linalg.inv(matrix)))
+    ]
+    assert results[0].pvalue == results[1].pvalue
+    for first, second in zip(*(result.members for result in results), strict=True):
+        assert first.statistic == pytest.approx(second.statistic, rel=1e-6, abs=1e-9)
+
+
+def test_a_matrix_is_a_change_of_coordinates():
+    model, x = model_and_samples(3, 100, 5)
+    matrix = np.random.default_rng(1).standard_normal((3, 3)) + 2.0 * np.eye(3)
+    scores = model.score(x)
+    given = fs.gof_test(x, scores, precondition=matrix, n_resamples=99, rng=0)
+    mapped = fs.gof_test(
+        x @ matrix.T, scores @ np.linalg.inv(matrix), precondition=None, n_resamples=99, rng=0
+    )
+    assert given.pvalue == mapped.pvalue
+    np.testing.assert_allclose(given.evidence, mapped.evidence, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["diagonal", "full"])
+def test_one_set_may_be_preconditioned(name):
+    model, x = model_and_samples(3, 200, 6)
+    units = np.array([1e-5, 1.0, 1e5])
+    options = dict(n_slices=2, precondition=name, n_resamples=99, rng=0)
+    for estimator in ("ke", "ge"):
+        first = fs.gof_test(x, model, estimator=estimator, **options)
+        second = fs.gof_test(
+            x * units,
+            lambda y: model.score(y / units) / units,
+            estimator=estimator,
+            **options,
+        )
+        assert first.pvalue == second.pvalue
+        np.testing.assert_allclose(
+            first.slice_statistics, second.slice_statistics, rtol=1e-4, atol=1e-9
+        )
+    # Slices are directions in the user's coordinates, and explanations know the units.
+    explanation = first.explain()
+    np.testing.assert_allclose(explanation.statistics, first.slice_statistics, rtol=1e-9)
+
+
+X = RNG.standard_normal((40, 3))
+BAD = {
+    "unknown name": (dict(precondition="white"), "`precondition` must be one of"),
+    "wrong shape": (dict(precondition=np.eye(2)), r"`precondition` must have shape \(3, 3\)"),
+    "a vector": (dict(precondition=np.ones(3)), r"`precondition` must have shape \(3, 3\)"),
+    "singular": (dict(precondition=np.ones((3, 3))), "`precondition` must be an invertible"),
+    "zero": (dict(precondition=np.zeros((3, 3))), "`precondition` must be an invertible"),
+    "NaN": (dict(precondition=np.full((3, 3), np.nan)), "`precondition` holds NaN"),
+    "words": (dict(precondition=[["a"] * 3] * 3), "`precondition` must be a name"),
+    "full for given slices": (
+        dict(precondition="full", slices=fs.random_slices(3, 2, rng=0)),
+        "`precondition` must not be 'full'",
+    ),
+    "a baseline": (dict(precondition="full", method="ksd"), "`precondition` does not apply"),
+    "too few samples": (dict(precondition="full", x=X[:6]), "`precondition` is 'full'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_preconditioners_are_explained(case):
+    options, message = BAD[case]
+    options = dict(options)
+    x = options.pop("x", X)
+    with pytest.raises(ValueError, match=message):
+        fs.gof_test(x, np.negative, **options)
+
+
+@pytest.mark.parametrize("name", ["raw", "diagonal", "full", "auto"])
+def test_duplicated_columns_and_few_samples_work(name):
+    x = RNG.standard_normal((60, 4))
+    x[:, 3] = x[:, 2]
+    assert 0 < fs.gof_test(x, np.negative, precondition=name, n_resamples=49, rng=0).pvalue <= 1
+    wide = RNG.standard_normal((20, 50))
+    assert 0 < fs.gof_test(wide, np.negative, precondition=name, n_resamples=49, rng=0).pvalue <= 1

@@ -1,0 +1,237 @@
+"""Members without slices: moments, kernels of the whole vector, groups of samples, the family."""
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+import fastsksd as fs
+from fastsksd.procedure import unsliced
+from fastsksd.procedure.metric import full_of_folds
+from fastsksd.procedure.moments import DEGREES, moments
+from fastsksd.procedure.split import Samples
+
+RNG = np.random.default_rng(0)
+
+
+def samples_of(n, d, seed=0):
+    x = np.random.default_rng(seed).standard_normal((n, d))
+    return Samples(x, -x, np.arange(n))
+
+
+@pytest.mark.parametrize("degree", DEGREES)
+def test_moments_have_mean_zero_under_the_model(degree):
+    """For a normal model: the integral of s phi + phi' against its density."""
+
+    def feature(y):
+        grid = np.array([[-1.0], [1.0], [y]])  # two samples set location and unit
+        he = [1.0, y, y * y - 1.0, y**3 - 3 * y][degree]
+        slope = (degree * [0.0, 1.0, y, y * y - 1.0][degree] - y / 4 * he) * np.exp(-y * y / 8)
+        return -y * he * np.exp(-y * y / 8) + slope, grid
+
+    mean = integrate.quad(lambda y: feature(y)[0] * stats.norm.pdf(y), -12, 12)[0]
+    assert abs(mean) < 1e-10
+    # The package's features are these, with the samples' own location and unit.
+    x = np.random.default_rng(degree).standard_normal((200, 1))
+    centre, unit = x.mean(), x.std()
+    z = (x - centre) / unit
+    he = [np.ones_like(z), z, z * z - 1.0, z**3 - 3 * z]
+    damping = np.exp(-z * z / 8)
+    slope = (degree * he[degree - 1] if degree else 0.0) - z / 4 * he[degree]
+    expected = (-x * he[degree] * damping + slope * damping / unit)[:, 0]
+    expected /= np.sqrt(np.mean(expected**2))
+    np.testing.assert_allclose(moments(x, -x, (degree,)).features[0, 0], expected, rtol=1e-9)
+
+
+@given(seed=st.integers(0, 2**20), unit=st.sampled_from([1e-100, 1e-3, 1.0, 1e90]))
+def test_moments_do_not_depend_on_units(seed, unit):
+    rng = np.random.default_rng(seed)
+    x, s = rng.standard_normal((2, 30, 2))
+    np.testing.assert_allclose(
+        moments(unit * x, s / unit).features, moments(x, s).features, rtol=1e-7, atol=1e-9
+    )
+
+
+def test_moments_of_wild_data_are_finite():
+    x = RNG.standard_normal((50, 3))
+    x[0, 0], x[:, 2] = 1e8, 1.0
+    s = -x
+    s[1, 1] = 1e160
+    found = moments(x, s)
+    assert np.all(np.isfinite(found.features)) and found.features.shape == (4, 3, 50)
+    sizes = (found.features**2).mean(axis=2)
+    assert np.all((np.abs(sizes - 1.0) < 1e-9) | (sizes == 0))
+
+
+def test_groups_cover_linearly_many_pairs():
+    samples = samples_of(100, 2)
+    one = unsliced.in_one_metric(samples, None, 5)
+    assert len(one) == 5 and sum(block.n_pairs for block in one) == 5 * 190
+    folded = unsliced.in_metrics_of_folds(samples, full_of_folds(samples.x, samples.scores), 5)
+    # Groups of folds are of 19 to 22 samples.
+    assert abs(sum(block.n_pairs for block in folded) / (5 * 190) - 1.0) < 0.02
+    seen = np.zeros((100, 100))
+    for block in folded:
+        seen[block.rows, block.columns] += 1
+    assert np.all(seen[np.triu_indices(100, 1)] <= 1)
+
+
+@pytest.mark.parametrize("null", ["wild", "spectral"])
+def test_many_samples_are_tested_in_groups(null, monkeypatch):
+    monkeypatch.setattr(unsliced, "GROUP", 40)
+    monkeypatch.setattr(unsliced, "_SPECTRAL_GROUP", 30)
+    options = dict(null=null) if null == "spectral" else dict(n_resamples=99)
+    rejected = []
+    for seed in range(40):
+        x = np.random.default_rng(seed).standard_normal((120, 2))
+        result = fs.gof_test(x, -x, rng=seed, **options)
+        ordered = sorted((m.name, m.multiple, m.pvalue) for m in result.members if "whole" in m.name)
+        whole = [pvalue for _, _, pvalue in ordered]
+        rejected.append(np.array(whole) <= 0.2)
+    rates = np.mean(rejected, axis=0)
+    assert len(whole) == 6 and np.all(rates < 0.45) and rates.mean() > 0.05
+    wrong = fs.gof_test(1.5 * x, -1.5 * x, rng=0, **options)
+    assert max(one.pvalue for one in wrong.members if "whole" in one.name) < 0.05
+
+
+def test_all_pairs_of_folds_are_covered_once():
+    samples = samples_of(50, 2)
+    seen = np.zeros((50, 50), dtype=int)
+    metrics = full_of_folds(samples.x, samples.scores)
+    for block in unsliced.in_metrics_of_folds(samples, metrics, 1):
+        seen[block.rows, block.columns] += 1
+    assert np.all(seen[np.triu_indices(50, 1)] == 1)
+
+
+@pytest.mark.parametrize("null", ["wild", "bootstrap"])
+def test_whole_vector_member_in_raw_coordinates_is_the_ksd(null):
+    """On the same samples and weights: width 1 is the KSD test itself."""
+    x = samples_of(60, 3).x * [0.7, 1.0, 1.0]
+    family = fs.gof_test(x, -x, precondition=None, null=null, n_resamples=99, rng=0)
+    member = next(
+        one for one in family.members if one.name == "whole vector, raw" and one.multiple == 1.0
+    )
+    assert member.statistic == pytest.approx(fs.ksd(x, -x), rel=1e-9)
+    linear = next(one for one in family.members if one.name.startswith("linear"))
+    matrix = np.array(
+        [
+            [
+                (a @ b) * (a @ b) - a @ a - b @ b + 3.0
+                for b in x
+            ]
+            for a in x
+        ]
+    )
+    assert linear.statistic == pytest.approx(reference.u_statistic(matrix), rel=1e-9)
+
+
+def test_moment_members_match_loops():
+    x = samples_of(50, 3).x * [0.7, 1.0, 1.0]
+    family = fs.gof_test(x, -x, precondition="diagonal", n_resamples=99, rng=0)
+    found = moments(x, -x).features
+    n = 50
+    parts = np.zeros(found.shape[:2])
+    for q in range(found.shape[0]):
+        for k in range(3):
+            for i in range(n):
+                for j in range(n):
+                    if i != j:
+                        parts[q, k] += found[q, k, i] * found[q, k, j] / (n * (n - 1))
+    values = {one.name: one.statistic for one in family.members}
+    assert values["location, diagonal"] == pytest.approx(parts[0].sum(), rel=1e-7)
+    assert values["scale and shape, diagonal"] == pytest.approx(parts[1:].sum(), rel=1e-7)
+    assert values["largest moment, diagonal"] == pytest.approx(parts[1:3].max(), rel=1e-7)
+
+
+def test_members_of_the_standard_family():
+    x = fs.models.Laplace(12).sample(600, rng=0)
+    result = fs.gof_test(x, np.negative, n_resamples=200, rng=0)
+    names = sorted({one.name for one in result.members})
+    assert names == sorted(
+        [
+            "coordinates",
+            "largest moment, diagonal",
+            "largest moment, full",
+            "linear kernel, diagonal",
+            "linear kernel, full",
+            "location, full",
+            "scale and shape, full",
+            "top 1 active r",
+            "top 10 active r",
+            "top 3 active r",
+            "whole vector, diagonal",
+            "whole vector, full",
+        ]
+    )
+    assert len(result.members) == 20
+    for other, expected in {
+        "raw": ["coordinates", "largest moment, raw", "linear kernel, raw", "location, raw"],
+        "full": ["linear kernel, full", "top 1 active r"],
+    }.items():
+        names = sorted(
+            {
+                one.name
+                for one in fs.gof_test(
+                    x, np.negative, precondition=other, n_resamples=19, rng=0
+                ).members
+            }
+        )
+        assert names[: len(expected)] == expected
+
+
+def test_few_samples_have_no_full_metric():
+    x = samples_of(60, 40).x
+    names = {one.name for one in fs.gof_test(x, -x, n_resamples=19, rng=0).members}
+    assert not any("full" in name for name in names) and "location, diagonal" in names
+
+
+@pytest.mark.parametrize("name", ["rotated Laplace", "one variance", "a correlation"])
+def test_what_slices_miss_is_seen(name):
+    d, n = 30, 1000
+    rejected = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        if name == "rotated Laplace":
+            rotation = np.linalg.qr(rng.standard_normal((d, d)))[0]
+            x = fs.models.Laplace(d).sample(n, rng=rng) @ rotation
+        elif name == "one variance":
+            x = rng.standard_normal((n, d)) * np.r_[np.sqrt(1.35), np.ones(d - 1)]
+        else:
+            x = rng.standard_normal((n, d))
+            x[:, 1] = 0.5 * x[:, 0] + np.sqrt(0.75) * x[:, 1]
+        rejected.append(fs.gof_test(x, -x, n_resamples=300, rng=seed))
+    assert all(result.reject() for result in rejected)
+    first = rejected[0]
+    if name == "one variance":
+        assert first.members[0].name.startswith("largest moment")
+        assert int(np.argmax(first.coordinate_statistics)) == 0
+        assert "largest along    " in repr(first) and "x[0]" in repr(first)
+        assert "It is largest along x[0]" in first.summary()
+    if name == "a correlation":
+        assert first.members[0].name.startswith("linear kernel")
+        assert set(np.argsort(-first.coordinate_statistics)[:2]) == {0, 1}
+
+
+def test_coordinate_statistics_add_up():
+    for seed, scale in enumerate(([1.0, 1.0, 1.0], [0.8, 1.0, 1.0], [1.3, 0.8, 1.0])):
+        x = samples_of(200, 3, seed).x * scale
+        result = fs.gof_test(x, -x, n_resamples=99, rng=0)
+        if result.members[0].n_slices:
+            assert result.coordinate_statistics is None
+        elif "largest" in result.members[0].name:
+            assert result.coordinate_statistics.max() == pytest.approx(result.statistic)
+        else:
+            assert result.coordinate_statistics.sum() == pytest.approx(result.statistic, rel=1e-6)
+
+
+def test_the_limit_distribution_of_the_largest_moment():
+    """Bonferroni over independent features: about uniform below 0.1, never liberal."""
+    pvalues = []
+    for seed in range(300):
+        x = np.random.default_rng(seed).standard_normal((200, 5))
+        features = moments(x, -x, (1, 2)).features
+        pvalues.append(np.exp(unsliced._log_bound(features)))
+    rejected = np.sum(np.array(pvalues) <= 0.1)
+    assert 10 <= rejected <= stats.binom.ppf(0.999, 300, 0.1)
