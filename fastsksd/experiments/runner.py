@@ -35,7 +35,7 @@ Task: TypeAlias = dict[str, Any]
 Row: TypeAlias = dict[str, Any]
 Progress: TypeAlias = Callable[[int, int], object]
 
-EXPERIMENTS = ("benchmark_gof", "rbm", "ica", "level", "power")
+EXPERIMENTS = ("benchmark_gof", "rbm", "ica", "level", "power", "peers")
 
 
 class RunError(Exception):

@@ -17,6 +17,8 @@ from fastsksd.experiments import (
     benchmark_gof,
     ica,
     level,
+    peer_problems,
+    peers,
     power,
     problems,
     rbm,
@@ -473,3 +475,150 @@ def test_training_that_diverges_is_a_result(monkeypatch):
     assert ica.run_task(task, ica.SCALES["smoke"], np.random.default_rng(0)) == [
         dict(task, diverged=7)
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "d", "size", "right"),
+    [
+        ("RBM", 4, 0.0, True),
+        ("RBM", 4, 0.5, False),
+        ("RBM with outliers", 4, 0.0, True),
+        ("RBM with outliers", 4, 0.3, False),
+        ("Gamma", 1, 0.0, True),
+        ("Gamma", 1, 0.4, False),
+        ("one variance", 3, 1.7, False),
+        ("t(5)", 3, 0.0, False),
+        ("two modes", 2, 0.5, True),
+        ("two modes", 2, 0.75, False),
+        ("two modes", 2, 1.0, False),
+        ("normal", 3, 0.0, True),
+        ("mixture", 3, 0.0, True),
+        ("Laplace, rotated", 3, 0.0, False),
+    ],
+)
+def test_peer_problems_are_right_where_they_say_so(name, d, size, right):
+    problem = peer_problems.make_peer_problem(name, d, 3, size, np.random.default_rng(0))
+    assert (problem.q is problem.p) == right and problem.p.d == problem.q.d == d
+    # The score of p has mean zero under p, and is the slope of its log-density.
+    x = problem.p.sample(4000, rng=1)
+    scores = problem.p.score(x)
+    assert np.all(np.abs(scores.mean(axis=0)) < 5 * scores.std(axis=0) / np.sqrt(4000))
+    for k, step in enumerate(1e-5 * np.eye(d)):
+        slope = problem.p.log_density(x[:9] + step) - problem.p.log_density(x[:9] - step)
+        np.testing.assert_allclose(scores[:9, k], slope / 2e-5, atol=1e-4)
+
+
+def test_log_gamma_has_the_jacobian_in_its_density():
+    from scipy import stats
+
+    model = peer_problems.LogGamma(5.3, 5.0)
+    x = model.sample(2000, rng=0)
+    expected = stats.gamma.logpdf(np.exp(x[:, 0]), 5.3, scale=5.0) + x[:, 0]
+    np.testing.assert_allclose(model.log_density(x), expected, rtol=1e-10)
+    assert stats.kstest(np.exp(x[:, 0]), stats.gamma(5.3, scale=5.0).cdf).pvalue > 0.01
+    step = (model.score(x[:5] + 1e-5) - model.score(x[:5] - 1e-5)) / 2e-5
+    np.testing.assert_allclose(model.score_along(x[:5], np.ones(1)), step, rtol=1e-6)
+
+
+def test_peer_samples_differ_as_they_say():
+    def sampled(name, d, size):
+        problem = peer_problems.make_peer_problem(name, d, 10, size, np.random.default_rng(0))
+        return problem.q.sample(2000, rng=1)
+
+    variances = sampled("one variance", 4, 1.7).var(axis=0)
+    np.testing.assert_allclose(variances, [1.7, 1.0, 1.0, 1.0], rtol=0.15)
+    np.testing.assert_allclose(sampled("t(5)", 2, 0.0).var(axis=0), 5 / 3, rtol=0.2)
+    for weight in (0.5, 0.75, 1.0):
+        x = sampled("two modes", 2, weight)[:, 0]
+        assert abs(np.mean(x > 0) - weight) < 0.04 and abs(np.abs(x).mean() - 3) < 0.1
+    outliers = np.linalg.norm(sampled("RBM with outliers", 30, 0.3), axis=1) < 1.0
+    assert outliers.sum() == 600 and 200 < outliers[:1000].sum() < 400
+
+
+def test_peer_groups_see_the_same_samples(monkeypatch):
+    settings, seen = peers.SCALES["smoke"], []
+
+    def remember(x, p, **options):
+        seen.append((x, options["rng"].random()))
+        return fs.gof_test(x[:20], np.negative, n_resamples=9, rng=0)
+
+    monkeypatch.setattr(peers, "gof_test", remember)
+    task = dict(family="RBM", problem="RBM", d=4, n=30, hidden=3, size=0.02)
+    for trial, group in ((0, "default"), (0, "rfsd"), (0, "paper"), (1, "default")):
+        given = dict(task, trial=trial, tests=group)
+        (row,) = peers.run_task(given, settings, runner.task_rng("peers", given))
+        assert set(row["p"]) == set(peers.GROUPS[group]) and not row["null"]
+    for x, _ in seen[1:-1]:
+        np.testing.assert_array_equal(x, seen[0][0])
+    assert not np.any(seen[-1][0] == seen[0][0])
+    assert len({number for _, number in seen}) == len(seen)
+
+
+@pytest.mark.parametrize("scale", peers.SCALES)
+def test_peer_tasks_end_with_the_default(scale):
+    tasks = peers.tasks(peers.SCALES[scale])
+    groups = [task["tests"] for task in tasks]
+    first = groups.index("default")
+    assert set(groups[:first]) == {"baselines", "paper", "rfsd"} and set(groups[first:]) == {
+        "default"
+    }
+    assert len({runner.task_key(task) for task in tasks}) == len(tasks)
+
+
+def test_published_rates_of_peers_have_their_cells():
+    cells = {
+        (cell["problem"], cell["d"], cell["n"], cell["size"])
+        for cell in peers.SCALES["paper"]["cells"]
+    }
+    assert set(peer_problems.PUBLISHED) <= cells
+
+
+def test_peer_study(tmp_path, monkeypatch):
+    wanted = ("RBM", "Gamma", "two modes", "mixture")
+    cells = [cell for cell in peers.SCALES["smoke"]["cells"] if cell["problem"] in wanted]
+    cells = [cell for cell in cells if cell["size"] in (0.0, 0.01, 0.4, 0.5, 1.0, None)]
+    monkeypatch.setitem(peers.SCALES, "tiny", dict(cells=cells, n_resamples=19))
+    text = reproduce("peers", "tiny", tmp_path)[0].read_text()
+    for label in ("RBM, 3 hidden, sigma 0.01", "Gamma, shape + 0.4", "two modes, weight 1"):
+        assert text.count(f"| {label} |") >= 2
+    for name in peers.TESTS:
+        assert text.count(f"| {name} |") >= 2
+    assert (tmp_path / "peers_1.png").stat().st_size > 10_000
+
+
+def _peer_rows(cell, null, rejected, trials):
+    """Rows in which each test rejects in its first trials only."""
+    return [
+        dict(cell, trial=trial, tests=group, level="RBM", null=null,
+             p={name: 0.01 if trial < rejected.get(name, 0) else 0.5 for name in tests},
+             seconds=dict.fromkeys(tests, 0.1))
+        for group, tests in peers.GROUPS.items()
+        for trial in range(trials[group == "rfsd"])
+    ]  # fmt: skip
+
+
+def test_peer_report_compares_with_the_best_and_with_the_published():
+    cell = dict(family="RBM", problem="RBM", d=50, n=1000, hidden=40, size=0.01)
+    rows = _peer_rows(
+        cell, False, {"default": 4, "KSDAgg": 20, "FSSD": 6, "RFSD": 5}, trials=(40, 5)
+    )
+    rows += _peer_rows(dict(cell, size=0.0), True, {"KSDAgg": 4}, trials=(40, 5))
+    blocks = peers.report(rows, dict(peers.SCALES["paper"], cells=[cell, cell]))
+    text = _text(blocks)
+    # 16 samples on which KSDAgg alone rejects: 16 / sqrt(16) standard errors. RFSD is higher, but
+    # has an eighth of the trials.
+    label = "RBM, 40 hidden, sigma 0.01"
+    assert f"| {label} | 50 | 1000 | 0.10 | 0.50 | KSDAgg | 0.10 | 40 | -0.40 | -4.0 |" in text
+    assert "FSSD 0.09, LSD 0.1, L1-IMQ 0.02, Cauchy RFF 0.19, AggInc 0.27, AggCom 0.34 |" in text
+    words = " ".join(block.text for block in blocks if isinstance(block, report.Text))
+    assert "mean over 1 cells: -0.400" in words
+    assert "(their number): RBM, 40 hidden, sigma 0.01, d = 50, n = 1000 (-4.0)." in words
+    assert "| RFSD | 0.00 (0.00 to 0.43) | 0.00 (0.00 to 0.43) | 5 |" in text
+    # Ahead of all others, and behind by less than the noise.
+    for ours, theirs, difference in ((20, 4, "+0.40 | +4.0"), (4, 7, "-0.07 | -1.7")):
+        rows = _peer_rows(cell, False, {"default": ours, "KSDAgg": theirs}, trials=(40, 5))
+        rows += _peer_rows(dict(cell, size=0.0), True, {}, trials=(40, 5))
+        blocks = peers.report(rows, dict(peers.SCALES["paper"], cells=[cell, cell]))
+        assert f"| KSDAgg | 0.00 | 40 | {difference} |" in _text(blocks)
+        words = " ".join(block.text for block in blocks if isinstance(block, report.Text))
+        assert "(their number): none." in words
