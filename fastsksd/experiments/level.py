@@ -12,7 +12,7 @@ from .runner import Row, Settings, Task
 
 FIGURES = False
 TITLE = "Level of the default test"
-_MODELS = ["normal", "correlated normal", "Laplace law", "RBM"]
+_MODELS = ["normal", "correlated normal", "ill-conditioned normal", "Laplace model", "RBM"]
 SCALES = {
     "smoke": dict(models=_MODELS, d=[2, 5], n=[30], tests=20, block=20, n_resamples=99, burn_in=50),
     "quick": dict(
@@ -28,7 +28,7 @@ SCALES = {
         models=_MODELS,
         d=[2, 20, 100],
         n=[60, 300, 1000],
-        tests=1000,
+        tests=500,
         block=25,
         n_resamples=299,
         burn_in=500,

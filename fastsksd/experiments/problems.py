@@ -127,6 +127,14 @@ def _wrong_weights(d: int, rng: Generator) -> Pair:
     return _modes(d, rng, [0.75, 0.25])
 
 
+def _ill_conditioned(d: int, rng: Generator) -> Array:
+    """A covariance of eigenvalues 1 to 1e-4 in random directions, and of columns in other units."""
+    axes = random_rotation(d, rng)
+    cov = (axes * np.logspace(0.0, -4.0, d)) @ axes.T
+    units = np.exp(1.5 * rng.standard_normal(d))
+    return 0.5 * units[:, None] * (cov + cov.T) * units
+
+
 def _rbm(d: int, rng: Generator) -> tuple[GaussBernRBM, GaussBernRBM]:
     p = GaussBernRBM.random(d, max(1, round(0.8 * d)), rng=rng)
     return p, p.perturbed(0.02, rng=rng)
@@ -146,7 +154,8 @@ _MAKERS: dict[str, tuple[Callable[[int, Generator], Pair], str]] = {
 _NULLS: dict[str, Callable[[int, Generator], Model]] = {
     "normal": lambda d, rng: _normal(d),
     "correlated normal": lambda d, rng: Gaussian(np.zeros(d), 0.5 * np.eye(d) + 0.5),
-    "Laplace law": lambda d, rng: Laplace(d),
+    "ill-conditioned normal": lambda d, rng: Gaussian(np.zeros(d), _ill_conditioned(d, rng)),
+    "Laplace model": lambda d, rng: Laplace(d),
     "mixture": lambda d, rng: _modes(d, rng, [0.5, 0.5])[0],
     "RBM": lambda d, rng: _rbm(d, rng)[0],
 }
