@@ -52,8 +52,9 @@ def gof_test(
 ) -> GofResult:
     """Test whether samples follow a model that is known through its score.
 
-    With no option but `rng` this is the aggregated test: the coordinate basis and several sets of
-    active slices at three bandwidths, cross-fitted, with one calibrated p-value.
+    With no option but `rng` this is the aggregated test: slices along coordinates and along active
+    directions, kernels of the whole vector, and moments, with one calibrated p-value. It does not
+    depend on the units of the samples.
 
     Parameters
     ----------
@@ -69,8 +70,7 @@ def gof_test(
         Several named sets are tested together, as a family.
     n_slices : int, optional
         Test along the top `n_slices` active directions r, found on training samples. Without
-        `slices`, `n_slices` and `basis` the standard family is tested: the coordinate basis, and
-        the top 1, 3, 10 and all active r, each with g = r and with active g.
+        `slices`, `n_slices` and `basis` the standard family is tested, see Notes.
     basis : "identity" or (m, d) array, optional
         Fixed directions r in place of active ones; g is found on training samples.
     estimator : {"ke", "ksd", "ge", "exact"}
@@ -85,8 +85,27 @@ def gof_test(
         Minibatches are a tenth of the training samples, between 20 and 100.
     extra_slices : mapping of names to Slices, or sequence of (name, Slices), optional
         Sets of slices added to the standard family.
-    multiples : sequence of float
-        Multiples of the kernel's bandwidth tried for each set of a family.
+    multiples : sequence of float, optional
+        Multiples of the kernel's bandwidth tried for each set of slices of a family. By default 1
+        and 2 for the coordinates and `extra_slices`, 1 for active slices, and 0.5, 1 and 2 for
+        named sets.
+    precondition : {"auto", "raw", "diagonal", "full"}, (d, d) array or None
+        Coordinates in which the test is made. Slices of the result are directions in the
+        coordinates of `x` all the same.
+
+        "auto"
+            "diagonal" and "full" for members of the standard family; "raw" for slices that are
+            given or found with `n_slices` or `basis`.
+        "diagonal"
+            Every column in a unit of its own, from the deviations of samples and scores.
+        "full"
+            Coordinates in which samples and scores have the same covariance, learnt on other
+            samples than those tested. The family is then the same after any affine map of the
+            samples: members that know the coordinates are left out.
+        "raw" or None
+            As they are.
+        array
+            Samples times this matrix, which was not found on `x`.
     train : "cross", float, int or (n_train, d) array, optional
         What slices are found on. Samples are drawn at random; of a chain (``lag > 1``) the first
         stretch is taken. Sets fixed beforehand are tested on all samples.
@@ -101,7 +120,8 @@ def gof_test(
             Separate samples; `score` must then be a function or a model. The family looks at 5000
             of them at most.
     kernel : {"rbf", "imq"} or kernel object
-        One-dimensional kernel of the statistic.
+        Kernel of the statistic, along slices and of the whole vector. A bandwidth that is a number
+        is in the coordinates of the test, see `precondition`.
     null : {"wild", "bootstrap", "spectral"}, optional
         How the null distribution is found. Methods "rfsd" and "mmd" have nulls of their own, see
         `fastsksd.baselines`.
@@ -173,8 +193,22 @@ def gof_test(
        and summed over the slices of a set.
     3. Replicates of the statistic with random weights of the samples give its null distribution
        [2]_; all sets share the weights.
-    4. The sets are combined by their smallest weighted p-value, calibrated on the joint replicates
-       [3]_.
+    4. The members of a family are combined by the weighted harmonic mean of their p-values,
+       calibrated on the joint replicates [3]_.
+
+    The standard family has members of six kinds:
+
+    - the coordinates as slices, g = r;
+    - the top 1, 3 and 10 active directions, g = r, found on either half and tested on the other;
+    - kernels of the whole vector (the ordinary KSD) at 1/4, 1/2 and 1 times the median distance,
+      and the linear kernel, in two metrics: "diagonal" and "full";
+    - moments along coordinates: sums of squares over all of them for the location, and for scale
+      and shape;
+    - the largest moment of a single coordinate.
+
+    With fewer than 30 samples, or fewer than twice the dimension, the metric "full" is left out.
+    With more than 2000 samples, kernels of the whole vector look at the pairs within groups of
+    2000, so that the time is linear in the number of samples.
 
     References
     ----------
@@ -182,7 +216,7 @@ def gof_test(
        discrepancy", ICML, 2021.
     .. [2] K. Chwialkowski, H. Strathmann and A. Gretton, "A kernel test of goodness of fit", ICML,
        2016.
-    .. [3] P. H. Westfall and S. S. Young, "Resampling-based multiple testing", Wiley, 1993.
+    .. [3] D. J. Wilson, "The harmonic mean p-value for combining dependent tests", PNAS 116, 2019.
 
     Examples
     --------
@@ -280,10 +314,10 @@ def _result(
 
 def _active_slices(found: Split) -> Slices | None:
     """All active slices of the first part that has some, with their eigenvalues."""
-    part = next((part for part in found.parts if part.active is not None), None)
-    if part is None or part.metric is None:
-        return None if part is None else part.active
-    return part.metric.to_user(part.active)[0]
+    for part in found.parts:
+        if part.active is not None:
+            return part.active if part.metric is None else part.metric.to_user(part.active)[0]
+    return None
 
 
 def _samples_of(split: Split, name: str) -> Samples:

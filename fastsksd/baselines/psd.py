@@ -22,11 +22,11 @@ import numpy as np
 
 from .._typing import Array
 from .._validate import check_integer, check_statistic
+from ..engines.features import FeaturePairs
 from ..procedure.evaluate import evaluate_pairs
 from ..procedure.evaluation import Outcome
 from ..procedure.split import Samples
 from .base import Baseline, Task
-from ..engines.features import FeaturePairs
 
 
 @dataclass(frozen=True, eq=False)

@@ -184,11 +184,7 @@ def _works(rng: np.random.Generator) -> list[tuple[str, Work, Work | None]]:
             lambda: gof_test(whole, lambda x: -x, basis="identity", rng=0),
             None,
         ),
-        (
-            "default test, n = 1000, d = 100",
-            lambda: gof_test(whole, lambda x: -x, rng=0),
-            None,
-        ),
+        ("default test, n = 1000, d = 100", lambda: gof_test(whole, lambda x: -x, rng=0), None),
         (
             "n = 20000, 3 slices, 1000 replicates, pair by pair",
             _large_test(rng, 20000, engine="direct"),

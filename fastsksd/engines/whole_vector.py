@@ -4,8 +4,8 @@ Kernels of the distance between samples (the ordinary KSD) and the linear kernel
 Stein terms are ``(s.s')(x.x') + s.x + s'.x' + d``: together all entries of ``E s x^T + I``.
 Distances and inner products are computed once for all of them.
 
-Pairs come in blocks, and each block has its samples in coordinates of its own. Blocks need not cover
-all pairs: an incomplete U-statistic is one over those that they cover.
+Pairs come in blocks, and each block has its samples in coordinates of its own. Blocks need not
+cover all pairs: an incomplete U-statistic is one over those that they cover.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class WholeVector:
         return slice(first, first + len(x)), slice(second, second + len(other_x)), entries
 
     def sums_and_replicates(self, weights: Array) -> tuple[Array, Array]:
-        """Sums over pairs ``i < j`` of each component, (c,), and of ``w_i w_j`` times it, (c, B)."""
+        """Sums over pairs ``i < j`` of components, (c,), and weighted by ``w_i w_j``, (c, B)."""
         count = self.widths.size + 1
         sums, replicates = np.zeros(count), np.zeros((count, weights.shape[0]))
         for rows, columns, entries in self.tiles():
@@ -274,9 +274,7 @@ def _terms(code, widths, d, ss, xx, sx, x2_rows, x2_columns, sx_rows, sx_columns
                 sx_columns[j:],
                 entries[k, i, j:],
             )
-        _linear_row(
-            d, ss[i, j:], xx[i, j:], sx_rows[i], sx_columns[j:], entries[count, i, j:]
-        )
+        _linear_row(d, ss[i, j:], xx[i, j:], sx_rows[i], sx_columns[j:], entries[count, i, j:])
     return entries
 
 

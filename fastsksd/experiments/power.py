@@ -16,7 +16,6 @@ import numpy as np
 from ..gof import gof_test
 from ..plot.rates import rate_line
 from ..procedure.combine import Member
-from ..procedure.family import MULTIPLES
 from .problems import PROBLEMS, make_null, make_problem
 from .report import (
     Block,
@@ -68,14 +67,6 @@ METHODS = {
     "SKSD-rg, KE, 3 slices": dict(_PAPER, n_slices=3, debias=False),
     "KSD": dict(method="ksd"),
 }
-MEMBERS = (
-    "coordinates",
-    *(
-        f"{size} active r, {g}"
-        for g in ("g = r", "active g")
-        for size in ("top 1", "top 3", "top 10", "all")
-    ),
-)
 
 
 def tasks(settings: Settings) -> list[Task]:
@@ -124,12 +115,12 @@ def _members_alone(members: Iterable[Member]) -> dict[str, float]:
     """
     alone: dict[str, list[float]] = {}
     for member in members:
-        alone.setdefault(_member_name(member.name, member.multiple), []).append(member.pvalue)
+        alone.setdefault(_member_name(member), []).append(member.pvalue)
     return {name: min(1.0, len(values) * min(values)) for name, values in alone.items()}
 
 
-def _member_name(name: str, multiple: float) -> str:
-    return f"{name}, x {multiple:g}"
+def _member_name(member: Member) -> str:
+    return member.name if member.multiple is None else f"{member.name}, x {member.multiple:g}"
 
 
 class _Rates:
@@ -171,7 +162,7 @@ class _Rates:
 
 def report(rows: list[Row], settings: Settings) -> list[Block]:
     rates = _Rates(rows)
-    members = [_member_name(name, multiple) for name in MEMBERS for multiple in MULTIPLES]
+    members = sorted({name for row in rows for name in row["p"] if name not in METHODS})
     cells = list(rates.cells[False])
     regret = np.mean(
         [rates.best_member(cell, members)[0] - rates.rate(AGGREGATE, cell) for cell in cells]

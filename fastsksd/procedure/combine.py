@@ -1,9 +1,9 @@
 """The verdict: of one member, or of a family by one calibrated combination of its members.
 
-No single set of slices is best. The coordinate basis sees heavy tails that every coordinate shares
-and misses a hidden direction; a few active directions see that one and miss the tails. So a small
-family is tried at once, with the same resampling weights for every member, and the combination is
-calibrated on the joint replicates:
+No single statistic is best. The coordinate basis sees heavy tails that every coordinate shares and
+misses a hidden direction; a few active directions see that one and miss the tails; kernels of the
+whole vector see what all directions share a little of. So a small family is tried at once, with the
+same resampling weights for every member, and the combination is calibrated on the joint replicates:
 
 1. Each member's statistic is turned into a p-value of its own by a shifted chi-square distribution
    with the mean, variance and skewness of its replicates (the three-moment fit of Pearson, 1959;
@@ -11,16 +11,21 @@ calibrated on the joint replicates:
    distribution fitted to all the others. The null distributions of the members differ in shape,
    from a single squared normal to nearly normal. Dividing by a standard deviation alone would let
    the skewed ones set the critical value for all.
-2. The kinds of sets (coordinates, active r with g = r, active r with active g, each set of the
-   user's) get equal fractions of the level, and so do the members of a kind: a p-value is divided
-   by the weight of its member (Genovese, Roeder and Wasserman, 2006). Otherwise the many active
-   sets would leave the one coordinate basis next to nothing.
-3. The verdict rests on the smallest of these weighted p-values. Every replicate gets its own
-   smallest one in the same way, and the rank among them is the p-value of the test (Westfall and
-   Young, 1993). Adjusted p-values of the members come from the same ranks.
+2. Kinds of members get fractions of the level, and the members of a kind share alike: a p-value is
+   divided by the weight of its member (Genovese, Roeder and Wasserman, 2006). Kernels of the whole
+   vector have two shares in either metric, every other kind has one.
+3. The verdict rests on the weighted harmonic mean of the p-values (Wilson, 2019), which is near the
+   smallest of them where one member sees everything, and smaller where several see a little. Every
+   replicate gets its own in the same way, and the rank among them is the p-value of the test.
+   Adjusted p-values of single members come from the ranks of their smallest p-value (Westfall and
+   Young, 1993).
 
-The smallest p-value was chosen by measurement: a studentised maximum was never better and on
-rotated Laplace data worse.
+The members, their shares and the mean were chosen on 23 problems and confirmed on others, with
+other seeds. On 31 problems (1225 trials) the harmonic mean rejected 0.012 more often than the
+smallest p-value (standard error 0.005), and 0.006 more often than the mean of ``p^(-1/2)``. Which
+members there are matters more than how they are combined. Without kernels of the whole vector, the
+full metric or the slices, power falls by 0.6 and more on single problems; active g, smaller
+bandwidths of slices and the IMQ kernel add nothing.
 """
 
 from __future__ import annotations

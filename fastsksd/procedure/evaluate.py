@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -79,13 +79,7 @@ class _Group:
     """Consecutive slices of a pool, which its sets share, loaded into an engine."""
 
     def __init__(
-        self,
-        pool: Pool,
-        start: int,
-        stop: int,
-        plan: Plan,
-        part: Part,
-        everything: Array,
+        self, pool: Pool, start: int, stop: int, plan: Plan, part: Part, everything: Array
     ) -> None:
         self.pool, self.start, self.stop = pool, start, stop
         self.multiples = pool.multiples
@@ -94,7 +88,7 @@ class _Group:
         self.pairs = plan.engine(
             plan.kernel.code,
             *(y, s, a, self.h),
-            source=Source(tested.x, tested.scores, slices.r, slices.g),
+            source=Source(tested.x, cast(Array, tested.scores), slices.r, slices.g),
             n_resamples=plan.n_resamples,
             multiples=pool.multiples,
             signs=plan.null == "wild",
@@ -148,7 +142,7 @@ def _sliced(
     statistics: Array,
     bandwidths: Array,
     engine: str,
-    **nulls: Array,
+    **nulls: Any,
 ) -> Evaluation:
     """The evaluation of a set of slices, with directions and bandwidths as the user knows them."""
     units = None
@@ -156,18 +150,25 @@ def _sliced(
         slices, units, lengths = part.metric.to_user(slices)
         bandwidths = bandwidths / lengths
     return Evaluation(
-        name, kind, multiple, part.name, slices, statistics, bandwidths, engine, units=units, **nulls
+        name,
+        kind,
+        multiple,
+        part.name,
+        slices,
+        statistics,
+        bandwidths,
+        engine,
+        units=units,
+        **nulls,
     )
 
 
-def _limit_members(
-    plan: Plan, part: Part, pool: Pool, everything: Array
-) -> Iterator[Evaluation]:
+def _limit_members(plan: Plan, part: Part, pool: Pool, everything: Array) -> Iterator[Evaluation]:
     """Members with their limit distribution, which belongs to a whole set: nothing is shared."""
     for one in pool.sets:
         slices = pool.slices[: one.size]
         y, s, a, h = _project(part, everything, slices, plan.kernel)
-        source = Source(part.tested.x, part.tested.scores, slices.r, slices.g)
+        source = Source(part.tested.x, cast(Array, part.tested.scores), slices.r, slices.g)
         for multiple in pool.multiples:
             pairs = plan.engine(
                 plan.kernel.code, y, s, a, multiple * h, source=source, spectral=True
@@ -192,7 +193,7 @@ def _project(
 
     Along a slice where the part does not vary, the bandwidth is the deviation of all samples.
     """
-    x, scores, _ = part.tested
+    x, scores = part.tested.x, cast(Array, part.tested.scores)
     try:
         return project(x, scores, slices, kernel)
     except FlatProjection:
@@ -213,7 +214,7 @@ def evaluate_pairs(
     name: str, pairs: Any, h: float, null: str, weights: Weights | None, multiple: float = 1.0
 ) -> Evaluation:
     """A statistic of all samples without slices, from its terms of pairs."""
-    nulls: dict[str, Array]
+    nulls: dict[str, Any]
     if weights is None:
         sums, nulls = pairs.sums(), {"chi2_weights": limit_weights(pairs.spectrum(), pairs.n)}
     else:

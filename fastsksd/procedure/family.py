@@ -61,9 +61,7 @@ def named_pool(name: str, slices: Slices, multiples: tuple[float, ...] = (1.0,))
 
 def coordinate_pool(d: int, multiples: tuple[float, ...]) -> Pool:
     """The coordinates, each with g = r."""
-    return Pool(
-        COORDINATES, Slices(np.eye(d), np.eye(d)), (SliceSet(COORDINATES, d),), multiples
-    )
+    return Pool(COORDINATES, Slices(np.eye(d), np.eye(d)), (SliceSet(COORDINATES, d),), multiples)
 
 
 def active_pool(found: Slices, multiples: tuple[float, ...]) -> Pool:

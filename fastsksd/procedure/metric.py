@@ -14,12 +14,12 @@ for its power. They are found from samples *and* scores:
     without error. A metric from the covariance of the samples alone would hide from the test what
     is wrong with them.
 
-What a metric is learnt on must not be tested in it. Whitening by the covariance of all samples makes
-the errors of two halves mirror images of each other, and directions found on one half are then off
-on the other: right models of 26 and 90 dimensions were rejected in most tests. So slices are tested
-in the metric of the samples they were found on, and pairs of samples in the metric of a third fold,
-see `folds`. The d units of "diagonal" may come from all samples; the level holds (see `reproduce
-level`).
+What a metric is learnt on must not be tested in it. Whitening by the covariance of all samples
+makes the errors of two halves mirror images of each other, and directions found on one half are
+then off on the other: right models of 26 and 90 dimensions were rejected in most tests. So slices
+are tested in the metric of the samples they were found on, and pairs of samples in the metric of a
+third fold, see `folds`. The d units of "diagonal" may come from all samples: the level holds, as
+the study "level" shows.
 
 Entries far from the middle of their column (beyond `_FAR` interquartile ranges) are moved there
 before deviations are taken, so that an outlier does not set the unit.
@@ -28,6 +28,7 @@ before deviations are taken, so that an outlier does not set the unit.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,7 +111,7 @@ def _times(rows: Array, matrix: Array, *, transposed: bool) -> Array:
 
 def given(matrix: Array) -> Metric:
     """The metric of a matrix A of the user's."""
-    return Metric(np.zeros(matrix.shape[0]), matrix, np.linalg.inv(matrix))
+    return Metric(np.zeros(matrix.shape[0]), matrix, np.asarray(np.linalg.inv(matrix), float))
 
 
 def diagonal(x: Array, scores: Array) -> Metric:
@@ -158,9 +159,7 @@ def _full(x: Array, scores: Array) -> Metric:
     middle = root @ cov_x @ root
     mean = inverse @ _powers(0.5 * (middle + middle.T), 0.5)[0] @ inverse
     backward, forward = _powers(0.5 * (mean + mean.T), 0.5, -0.5)
-    return Metric(
-        units.centre, forward * units.forward, units.backward[:, None] * backward
-    )
+    return Metric(units.centre, forward * units.forward, units.backward[:, None] * backward)
 
 
 def shrinkage(n: int, d: int) -> float:
@@ -172,8 +171,8 @@ def shrinkage(n: int, d: int) -> float:
 
 def folds(n: int) -> list[slice]:
     """Stretches of about equal size; pairs of two of them get the metric of the rest."""
-    edges = np.linspace(0, n, FOLDS + 1).astype(int)
-    return [slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    edges = np.linspace(0, n, FOLDS + 1).astype(int).tolist()
+    return [slice(start, stop) for start, stop in pairwise(edges)]
 
 
 def check_precondition(precondition: Any, d: int) -> str | Array:

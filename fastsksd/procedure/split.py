@@ -147,8 +147,8 @@ def make_split(plan: Plan, x: Array, score: Score) -> Split:
         folds = [("held out", tail, head)]
         if is_cross(train):
             folds = [("half 1", head, tail), ("half 2", tail, head)]
-        for name, tested, found_on in folds:
-            parts.append(_trained_part(name, tested, samples.part(found_on), samples, plan))
+        for name, tested, training in folds:
+            parts.append(_trained_part(name, tested, samples.part(training), samples, plan))
     return Split(samples, tuple(parts), score)
 
 
@@ -192,9 +192,7 @@ def _trained_part(
         metric = metrics.full(training.x, scores)
     elif plan.precondition != "raw":
         metric = metrics.diagonal(training.x, scores)
-    return Part(
-        name, tested, samples.part(tested).within(metric), metric, training.within(metric)
-    )
+    return Part(name, tested, samples.part(tested).within(metric), metric, training.within(metric))
 
 
 def _training_size(train: object, n: int) -> int:
@@ -209,7 +207,7 @@ def _training_size(train: object, n: int) -> int:
     return n_train
 
 
-def _order(plan: Plan, n: int, n_train: int) -> Array | None:
+def _order(plan: Plan, n: int, n_train: int) -> np.ndarray | None:
     """The order of the samples, training samples first; None for the caller's.
 
     The standard family has folds in that order, so it is random throughout.

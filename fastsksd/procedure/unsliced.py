@@ -8,6 +8,7 @@ All of them test all samples.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any, cast
 
@@ -30,7 +31,7 @@ from .split import Samples, metric_of_all
 WIDTHS = (0.25, 0.5, 1.0)  # multiples of the median distance between samples
 # Beyond this many samples, the pairs are those within groups of about as many: the cost is linear.
 GROUP = 2000
-_SPECTRAL_GROUP = 1000  # the same for null="spectral", with a matrix for each group
+_SPECTRAL_GROUP = 500  # for null="spectral" beyond 1000: eigenvalues of a matrix for each group
 _FEWEST = 30  # samples from which on a full metric is learnt
 SHARE = 2.0  # of the level, where a kind of slices has 1
 LARGEST_DEGREES = (1, 2)
@@ -47,7 +48,9 @@ def unsliced_members(plan: Plan, samples: Samples, weights: Weights | None) -> l
     n, d = samples.x.shape
     kind = plan.precondition if isinstance(plan.precondition, str) else "given"
     learnt = kind == "full" or (kind == "auto" and d > 1 and n >= max(_FEWEST, 2 * d))
-    groups = 1 if n <= GROUP else -(-n // (GROUP if weights is not None else _SPECTRAL_GROUP))
+    groups = -(-n // GROUP)
+    if weights is None:
+        groups = 1 if n <= 2 * _SPECTRAL_GROUP else -(-n // _SPECTRAL_GROUP)
     members: list[Evaluation] = []
     if kind != "full":
         label = "diagonal" if kind == "auto" else kind
@@ -89,15 +92,9 @@ def in_metrics_of_folds(
         for group in range(groups):
             rows, own_rows = _piece(stretches[a], group, groups)
             columns, own_columns = _piece(stretches[b], group, groups)
-            blocks.append(
-                Block(
-                    rows,
-                    columns,
-                    *(array[own_rows] for array in first),
-                    *(array[own_columns] for array in second),
-                    group,
-                )
-            )
+            x_rows, s_rows = (array[own_rows] for array in first)
+            x_columns, s_columns = (array[own_columns] for array in second)
+            blocks.append(Block(rows, columns, x_rows, s_rows, x_columns, s_columns, group))
     return blocks
 
 
@@ -108,9 +105,7 @@ def _piece(stretch: slice, group: int, groups: int) -> tuple[slice, slice]:
     return slice(stretch.start + start, stretch.start + stop), slice(start, stop)
 
 
-def in_the_metric_of_the_others(
-    samples: Samples, metrics: dict[tuple[int, int], Metric]
-) -> Pair:
+def in_the_metric_of_the_others(samples: Samples, metrics: dict[tuple[int, int], Metric]) -> Pair:
     """Every fold in the metric of the other folds."""
     parts = [
         applied(samples.part(stretch), metrics[k, k])
@@ -158,8 +153,13 @@ def whole_vector_members(
             replicates=replicates[k],
             chi2_weights=limits[k],
             share=SHARE,
-            coordinates=lambda k=k: whole.coordinate_sums(k) / pairs,
+            coordinates=partial(_parts_of_coordinates, whole, k),
         )
+
+
+def _parts_of_coordinates(whole: WholeVector, k: int) -> Array:
+    """What belongs to each coordinate of a component's mean over pairs."""
+    return whole.coordinate_sums(k) / whole.n_pairs
 
 
 def _median_distance(blocks: list[Block]) -> float:
@@ -180,7 +180,7 @@ def moment_members(
         scale = resampling_scale(plan.null, n)
         batches = [_replicates(found, batch, plan.null) for batch in weights.batches()]
         replicates = scale * np.concatenate(batches)
-    members = [("largest moment", LARGEST_DEGREES, np.max)]
+    members: list[tuple[str, tuple[int, ...], Any]] = [("largest moment", LARGEST_DEGREES, np.max)]
     if sums:
         members += [("location", (0,), np.sum), ("scale and shape", (1, 2, 3), np.sum)]
     for name, degrees, reduce in members:
@@ -193,7 +193,6 @@ def moment_members(
         else:
             pairs = FeaturePairs(found.features[rows].reshape(-1, n))
             nulls["chi2_weights"] = limit_weights(pairs.spectrum(), n)
-        by_coordinate = reduce(statistics[rows], axis=0)
         yield Evaluation(
             f"{name}, {label}",
             "largest moment" if reduce is np.max else "moments",
@@ -204,7 +203,7 @@ def moment_members(
             np.empty(0),
             "features",
             **nulls,
-            coordinates=lambda values=by_coordinate: values,
+            coordinates=partial(np.asarray, reduce(statistics[rows], axis=0)),
         )
 
 

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastsksd as fs
-from fastsksd.engines.features import FeaturePairs
 from fastsksd.compute.projections import project
 from fastsksd.engines import DirectEngine, FourierEngine, choose_engine, fourier
 from fastsksd.engines import pairs as pairs_module
+from fastsksd.engines.features import FeaturePairs
 from fastsksd.engines.gaussian import GaussianMatrix
 from fastsksd.engines.multivariate import KernelPairs, MultivariateEngine
 from fastsksd.engines.protocol import KernelMatrix, KernelProducts, PairEngine, SliceEngine

@@ -22,7 +22,7 @@ def linear_term(x_i, x_j, s_i, s_j):
 
 
 def problem(seed, n, d):
-    """Two stretches of samples; pairs within the second and across have coordinates of their own."""
+    """Two stretches of samples; every block of pairs has coordinates of its own."""
     rng = np.random.default_rng(seed)
     x, s = rng.standard_normal((2, n, d))
     half = n // 2
@@ -88,9 +88,7 @@ def test_components_match_loops(code, component, seed, n, d):
 
 def test_coordinate_sums_are_those_of_single_coordinates():
     """Of independent coordinates, the part of one is its own score alone."""
-    x, s, *_, blocks = problem(0, 8, 3)
-    whole = WholeVector(0, 8, blocks, WIDTHS)
-    alone = np.zeros(3)
+    *_, blocks = problem(0, 8, 3)
     for k in range(3):
         step = 1e-4
         # The statistic is quadratic in the scores: parts of a coordinate vary with its score only.
@@ -106,12 +104,10 @@ def test_coordinate_sums_are_those_of_single_coordinates():
             values.append(WholeVector(0, 8, moved, WIDTHS).coordinate_sums(1))
         slope = (values[0] - values[1]) / (2 * step)
         assert np.abs(np.delete(slope, k)).max() < 1e-6 < abs(slope[k])
-        alone[k] = slope[k]
-    assert np.all(alone != 0)
 
 
 def test_large_blocks_are_cut_into_tiles(monkeypatch):
-    x, s, *_, blocks = problem(1, 21, 2)
+    *_, blocks = problem(1, 21, 2)
     whole = WholeVector(0, 21, blocks, WIDTHS)
     weights = np.random.default_rng(0).choice([-1.0, 1.0], (4, 21))
     sums, replicates = whole.sums_and_replicates(weights)

@@ -121,17 +121,14 @@ def test_evidence_that_members_share_counts():
 def test_combination_is_calibrated_for_members_of_different_shape():
     """Replicates and statistics from one joint distribution: p-values must be uniform."""
     rng = np.random.default_rng(2)
+    weights = member_weights([("a", 1.0), ("a", 1.0), ("a", 1.0), ("b", 2.0)])
     pvalues = []
     for _ in range(600):
         z = rng.standard_normal((200, 30))
         members = np.stack(
             [z[:, 0] ** 2, (z[:, :3] ** 2).sum(axis=1), 0.1 * (z**2).sum(axis=1), -(z[:, 1] ** 2)]
         )
-        pvalues.append(
-            combine(
-                members[:, 0].copy(), members[:, 1:].copy(), member_weights([(1, 1.0), (1, 1.0), (1, 1.0), (2, 2.0)])
-            ).pvalue
-        )
+        pvalues.append(combine(members[:, 0].copy(), members[:, 1:].copy(), weights).pvalue)
     assert stats.kstest(np.array(pvalues) - rng.uniform(0, 1 / 200, 600), "uniform").pvalue > 1e-3
 
 

@@ -27,7 +27,9 @@ def test_full_metric_of_a_gaussian_model_is_its_covariance_whatever_the_samples(
     found = metrics.full(x, model.score(x))
     precision = np.linalg.inv(model.cov)
     scale = np.sqrt(np.outer(np.diagonal(precision), np.diagonal(precision)))
-    np.testing.assert_allclose(found.forward.T @ found.forward / scale, precision / scale, atol=1e-8)
+    np.testing.assert_allclose(
+        found.forward.T @ found.forward / scale, precision / scale, atol=1e-8
+    )
     np.testing.assert_allclose(found.forward @ found.backward, np.eye(d), atol=1e-8)
 
 
@@ -75,9 +77,7 @@ def test_slices_go_to_the_metric_and_back(seed):
     for k in range(2):
         h = 0.7
         there = reference.stein_matrix(y, t, inside.r[k], inside.g[k], "rbf", h)
-        here = reference.stein_matrix(
-            x, s, outside.r[k], outside.g[k], "rbf", h / lengths[k]
-        )
+        here = reference.stein_matrix(x, s, outside.r[k], outside.g[k], "rbf", h / lengths[k])
         np.testing.assert_allclose(there, units[k] ** 2 * here, rtol=1e-7, atol=1e-9)
 
 
@@ -163,10 +163,7 @@ def test_one_set_may_be_preconditioned(name):
     for estimator in ("ke", "ge"):
         first = fs.gof_test(x, model, estimator=estimator, **options)
         second = fs.gof_test(
-            x * units,
-            lambda y: model.score(y / units) / units,
-            estimator=estimator,
-            **options,
+            x * units, lambda y: model.score(y / units) / units, estimator=estimator, **options
         )
         assert first.pvalue == second.pvalue
         np.testing.assert_allclose(

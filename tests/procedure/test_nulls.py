@@ -165,12 +165,15 @@ def test_spectral_family_is_bounded_by_bonferroni():
     assert result.null_distribution.size == 0 and "Bonferroni" in repr(result)
     # Eight shares: two for each metric of the whole vector, one for each other kind.
     fractions = {"coordinates": 1 / 8 / 2, "top": 1 / 8 / 6, "largest": 1 / 8 / 2}
-    fractions |= {"whole": 1 / 4 / 4, "linear": 1 / 4 / 4, "location": 1 / 8 / 2, "scale": 1 / 8 / 2}
+    fractions |= {
+        "whole": 1 / 4 / 4,
+        "linear": 1 / 4 / 4,
+        "location": 1 / 8 / 2,
+        "scale": 1 / 8 / 2,
+    }
     for member in result.members:
         fraction = fractions[member.name.replace(",", " ").split()[0]]
-        assert member.adjusted_pvalue == pytest.approx(
-            min(1.0, member.pvalue / fraction), rel=1e-9
-        )
+        assert member.adjusted_pvalue == pytest.approx(min(1.0, member.pvalue / fraction), rel=1e-9)
     assert result.pvalue == min(member.adjusted_pvalue for member in result.members)
     model = models.Gaussian(np.zeros(4), 1.0)
     rejected = sum(
