@@ -283,8 +283,9 @@ def _forms_of_signs(tile, weights, row, column, first, last, table, out):
     for start in range(first if row == column else 0, tile.shape[1], _COLUMNS):
         stop = min(start + _COLUMNS, tile.shape[1])
         size = stop - start
-        table[0, :size] = tile[first, start:stop]
-        for k in range(1, height):
+        # An assignment of one array to another would compile Numba's words for wrong shapes.
+        table[0, :size] = 0.0
+        for k in range(height):
             add_scaled(table[0, :size], 1.0, tile[first + k, start:stop])
         for k in range(1, height):
             bit = 1 << (k - 1)
