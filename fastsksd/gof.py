@@ -1,7 +1,7 @@
 """The goodness-of-fit test (Algorithm 2): slices from training samples, the test on the others.
 
-One set of slices gives the paper's test. A family of sets, the default, gives one calibrated
-verdict for all of them; see `fastsksd.procedure.combine`.
+One set of slices gives the paper's test. A family of sets and of members without slices, the
+default, gives one calibrated verdict for all of them; see `fastsksd.procedure.combine`.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def null(result: GofResult, *, ax: Axes | None = None, alpha: float = 0.05) -> A
     ax.set_xlabel(
         f"{result.method.upper()} statistic"
         if result.evidence is None
-        else "evidence: -log10 of the smallest weighted p-value"
+        else "evidence: -log10 of the mean of the p-values"
     )
     ax.set_ylabel("replicates")
     ax.set_title(f"Null distribution: p-value {result.pvalue:.3g}", fontsize="medium")

@@ -129,7 +129,7 @@ def _single_verdict(plan: Plan, one: Evaluation) -> Verdict:
 
 
 def _calibrated(evaluations: Sequence[Evaluation], weights: Array) -> Combined:
-    """Smallest weighted p-value, calibrated on the joint replicates."""
+    """Weighted harmonic mean of the p-values, calibrated on the joint replicates."""
     statistics = np.array([one.statistic for one in evaluations])
     return combine(statistics, np.array([one.replicates for one in evaluations]), weights)
 
