@@ -44,6 +44,7 @@ FOLDS = 3
 _FAR = 5.0  # interquartile ranges from the median
 _ENOUGH = 10  # samples for each dimension from which on a covariance is not shrunk
 _FLOOR = 1e-12  # smallest eigenvalue of a covariance, relative to the largest
+_CONSTANT = 1e-14  # largest deviation of a score that is constant but for rounding, relative to it
 
 
 class Metric(NamedTuple):
@@ -142,7 +143,7 @@ def full_of_folds(x: Array, scores: Array) -> dict[tuple[int, int], Metric]:
 def _diagonal(x: Array, scores: Array) -> Metric:
     centre, sd_x = location_and_deviation(x)
     _, sd_s = location_and_deviation(scores)
-    known = (sd_x > 0) & (sd_s > 0)
+    known = (sd_x > 0) & _varies(scores, sd_s)
     f = np.where(known, np.sqrt(np.where(known, sd_x, 1.0) / np.where(known, sd_s, 1.0)), 1.0)
     return Metric(centre, 1.0 / f, f)
 
@@ -155,11 +156,18 @@ def _full(x: Array, scores: Array) -> Metric:
     t = t - t.mean(axis=0)
     amount = shrinkage(n, d)
     cov_x, cov_s = (_shrunk(product(z.T, z.T) / n, amount) for z in (y, t))
+    # Where a score is constant it says nothing about the unit, which is then 1.
+    constant = ~_varies(scores, location_and_deviation(scores)[1])
+    cov_s[constant, constant] = cov_x[constant, constant]
     root, inverse = _powers(cov_s, 0.5, -0.5)
     middle = root @ cov_x @ root
     mean = inverse @ _powers(0.5 * (middle + middle.T), 0.5)[0] @ inverse
     backward, forward = _powers(0.5 * (mean + mean.T), 0.5, -0.5)
     return Metric(units.centre, forward * units.forward, units.backward[:, None] * backward)
+
+
+def _varies(scores: Array, deviations: Array) -> Array:
+    return deviations > _CONSTANT * np.abs(scores).max(axis=0)
 
 
 def shrinkage(n: int, d: int) -> float:
