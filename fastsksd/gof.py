@@ -207,8 +207,11 @@ def gof_test(
     - the largest moment of a single coordinate.
 
     With fewer than 30 samples, or fewer than twice the dimension, the metric "full" is left out.
-    With more than 2000 samples, kernels of the whole vector look at the pairs within groups of
-    2000, so that the time is linear in the number of samples.
+
+    With more than 4000 samples the time is linear in their number: replicates meet about 2000
+    groups of samples instead of every one, kernels of the whole vector have random frequencies, and
+    the metric "full" is learnt on a sixth of the samples. With null="spectral" kernels of the whole
+    vector look at the pairs within groups of 500 samples beyond 1000.
 
     References
     ----------

@@ -28,6 +28,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numba
@@ -46,6 +47,7 @@ _BLOCK = 4096  # samples whose features are made at a time
 _STRIP = 512  # samples per task
 _MOST_FEATURES = {0: 8192, 1: 1024}  # of one slice, by kernel
 _MOST_OUTSIDE = 1024
+_MOST_WEIGHTS = 2**24  # in memory at a time, where groups are spread out
 # Fitted series are made for ranges on a geometric grid, so that slices of similar range share one.
 _RANGE_STEP = 1.05
 # How far the period of a fitted series goes beyond the range, in bandwidths: shorter ones need more
@@ -174,6 +176,71 @@ class FourierEngine:
         return [
             self.rescaled(multiple).sums_and_replicates(weights, start) for multiple in multiples
         ]
+
+    def sums_and_grouped_replicates(self, weights: Array, edges: np.ndarray) -> tuple[Array, Array]:
+        """`sums`, and replicates in which the samples of a group share their weight.
+
+        Group k has the samples from ``edges[k]`` to ``edges[k + 1]``. A replicate is the sum of
+        ``w_g w_g' mu_ij`` over pairs of samples of distinct groups. It costs time in the number of
+        groups, not of samples.
+        """
+        sums, replicates = np.zeros(self.m), np.zeros(weights.shape[0])
+        if self.rest is not None:
+            sums[self.long], replicates = self._spread_out(weights, edges)
+        if not self.long.all():
+            sums[~self.long], more = self._run_groups(weights, edges)
+            replicates = replicates + more
+        return sums, replicates
+
+    def _spread_out(self, weights, edges):
+        """The same by the other engine, which knows no groups."""
+        sizes = np.diff(edges)
+        batch = max(1, _MOST_WEIGHTS // self.n)
+        results = [
+            self.rest.sums_and_replicates(np.repeat(weights[b : b + batch], sizes, axis=1))
+            for b in range(0, weights.shape[0], batch)
+        ]
+        replicates = np.concatenate([values for _, values in results])
+        # Pairs within a group have been met, too.
+        within = np.zeros(len(sizes))
+        for g, (first, last) in enumerate(pairwise(edges.tolist())):
+            some = slice(first, last)
+            part = self.fallback(
+                self.code,
+                *(np.ascontiguousarray(array[self.long][:, some]) for array in (self.y, self.s)),
+                self.a[self.long],
+                np.ones(np.count_nonzero(self.long)),
+            )
+            within[g] = part.sums().sum()
+        return results[0][0], replicates - weights**2 @ within
+
+    def _run_groups(self, weights, edges):
+        layout = self.layout
+        _, s, a = self.loaded
+        groups = np.zeros((len(edges) - 1, layout.coefficients.size))
+        meets = [np.zeros((len(edges) - 1, far.size)) for far in self.outside]
+        for first in range(0, self.n, _BLOCK):
+            last = min(first + _BLOCK, self.n)
+            features, _ = _features(*self.loaded, self.inside, *layout, first, last, True)
+            add_to_groups(features, first, edges, groups)
+            for q, far in enumerate(self.outside):
+                if far.size:
+                    loaded = (array[q] for array in self.loaded)
+                    rows = _far_rows(self.code, *loaded, far, self.inside[q], first, last)
+                    add_to_groups(rows, first, edges, meets[q])
+        diagonal = (self.inside * diagonal_term(s, a[:, None])).sum(axis=1)
+        totals = groups.sum(axis=0)
+        sums = np.add.reduceat(layout.coefficients * totals**2, layout.ends[:-1]) - diagonal
+        met = product(weights, np.ascontiguousarray(groups.T))
+        replicates = weighted_squares(met, layout.coefficients)
+        replicates -= weights**2 @ (groups**2 @ layout.coefficients)
+        for q, far in enumerate(self.outside):
+            sums[q] += 2.0 * meets[q].sum()
+            own = np.searchsorted(edges, far, side="right") - 1  # groups of these samples
+            signs, each = weights[:, own], np.arange(far.size)
+            replicates += 2.0 * np.einsum("bo,bo->b", product(weights, meets[q].T), signs)
+            replicates -= 2.0 * signs**2 @ meets[q][own, each]
+        return sums, replicates
 
     def row_sums(self) -> Array:
         """``sum_{j != i} mu_ij`` for each i, summed over slices, (n,)."""
@@ -327,6 +394,17 @@ class _Layout:
 
     def __iter__(self):
         return iter((self.base, self.counts, self.ends, self.evens, self.mix))
+
+
+def add_to_groups(features: Array, first: int, edges: np.ndarray, sums: Array) -> None:
+    """Add features (f, width) of the samples from `first` on to the sums of groups, (groups, f)."""
+    width = features.shape[1]
+    if width == 0:
+        return
+    last = int(np.searchsorted(edges, first + width, side="left"))
+    begin = int(np.searchsorted(edges, first, side="right")) - 1
+    starts = np.maximum(edges[begin:last] - first, 0)
+    sums[begin:last] += np.add.reduceat(features, starts, axis=1).T
 
 
 def feature_block(y: Array, s: Array, a: Array, base: Array, counts: np.ndarray) -> Array:

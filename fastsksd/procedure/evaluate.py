@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from ..kernels import FlatProjection, Kernel
 from ..slices import Slices
 from .evaluation import Evaluation, Outcome
 from .family import Pool
+from .grouped import grouped_members, is_grouped
 from .lags import choose_lag
 from .nulls import Weights, resampling_scale
 from .plan import Plan, check_lag_fits, check_test_size
@@ -43,6 +45,9 @@ def evaluate(plan: Plan, split: Any) -> Outcome:
             first.tested.x, first.tested.scores, first.pools[0].slices, plan.kernel, smallest
         )
     check_lag_fits(lag, smallest)
+    if is_grouped(plan, samples.x.shape[0]):
+        project = partial(_project, everything=samples.x, kernel=plan.kernel)
+        return Outcome(grouped_members(plan, split, lag, _sliced, project), lag)
     weights = None
     if plan.null != "spectral":
         edges = sorted({part.stretch.start for part in split.parts} - {0})
@@ -84,7 +89,7 @@ class _Group:
         self.pool, self.start, self.stop = pool, start, stop
         self.multiples = pool.multiples
         tested, slices = part.tested, pool.slices[start:stop]
-        y, s, a, self.h = _project(part, everything, slices, plan.kernel)
+        y, s, a, self.h = _project(part, slices, everything, plan.kernel)
         self.pairs = plan.engine(
             plan.kernel.code,
             *(y, s, a, self.h),
@@ -167,7 +172,7 @@ def _limit_members(plan: Plan, part: Part, pool: Pool, everything: Array) -> Ite
     """Members with their limit distribution, which belongs to a whole set: nothing is shared."""
     for one in pool.sets:
         slices = pool.slices[: one.size]
-        y, s, a, h = _project(part, everything, slices, plan.kernel)
+        y, s, a, h = _project(part, slices, everything, plan.kernel)
         source = Source(part.tested.x, cast(Array, part.tested.scores), slices.r, slices.g)
         for multiple in pool.multiples:
             pairs = plan.engine(
@@ -187,7 +192,7 @@ def _limit_members(plan: Plan, part: Part, pool: Pool, everything: Array) -> Ite
 
 
 def _project(
-    part: Part, everything: Array, slices: Slices, kernel: Kernel
+    part: Part, slices: Slices, everything: Array, kernel: Kernel
 ) -> tuple[Array, Array, Array, Array]:
     """Projections of a part of the samples, and bandwidths.
 

@@ -50,21 +50,33 @@ class Moments(NamedTuple):
 
 def moments(y: Array, scores: Array, degrees: tuple[int, ...] = DEGREES) -> Moments:
     """Moments of samples and scores (n, d) along their coordinates."""
+    features = plain_moments(y, scores, *location_and_unit(y), degrees)
+    return Moments(degrees, features / _root_mean_square(features))
+
+
+def location_and_unit(y: Array) -> tuple[Array, Array]:
+    """Where the moments along each coordinate are centred, and their unit."""
     centre, unit = location_and_deviation(moderate(y))
-    unit = np.where(unit > 0, unit, 1.0)
+    return centre, np.where(unit > 0, unit, 1.0)
+
+
+def plain_moments(
+    y: Array, scores: Array, centre: Array, unit: Array, degrees: tuple[int, ...]
+) -> Array:
+    """Features before they are divided by their root mean squares, (degrees, d, n)."""
     z = np.clip((y - centre) / unit, -_NOTHING, _NOTHING)
     damping = np.exp(-0.5 * _DAMPING * z * z)
     hermite = [np.ones_like(z), z, z * z - 1.0, z * (z * z - 3.0)]
     features = np.empty((len(degrees), z.shape[1], z.shape[0]))
     for row, q in enumerate(degrees):
         slope = (q * hermite[q - 1] if q else 0.0) - _DAMPING * z * hermite[q]
-        feature = (scores * hermite[q] + slope / unit) * damping
-        features[row] = (feature / _root_mean_square(feature)).T
-    return Moments(degrees, features)
+        features[row] = ((scores * hermite[q] + slope / unit) * damping).T
+    return features
 
 
-def _root_mean_square(feature: Array) -> Array:
-    """Of each column; 1 for a column of zeros."""
-    unit = np.abs(feature).max(axis=0)  # so that squares neither vanish nor overflow
+def _root_mean_square(features: Array) -> Array:
+    """Over the last axis, which is kept; 1 for zeros."""
+    unit = np.abs(features).max(axis=-1, keepdims=True)  # so that squares do not overflow
     unit = np.where(unit > 0, unit, 1.0)
-    return unit * np.maximum(np.sqrt(((feature / unit) ** 2).mean(axis=0)), np.finfo(float).tiny)
+    size = np.sqrt(((features / unit) ** 2).mean(axis=-1, keepdims=True))
+    return unit * np.where(size > 0, size, 1.0)

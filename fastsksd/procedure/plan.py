@@ -156,6 +156,8 @@ class Plan:
     n_resamples : int
     engine : callable
         Loads an engine, see `engines.choose_engine`.
+    engine_name, tol
+        As the user asked for them.
     rng : numpy.random.Generator
     fixed : tuple of Pool
         Slices known beforehand, tested on all samples.
@@ -180,6 +182,8 @@ class Plan:
     lag: float | None
     n_resamples: int
     engine: Any
+    engine_name: EngineName
+    tol: float
     rng: np.random.Generator
     fixed: tuple[Pool, ...] = ()
     search: Search | None = None
@@ -212,6 +216,8 @@ def make_plan(options: Options, baseline: TestWithoutSlices | None, n: int, d: i
         lag=_check_lag(options.lag, null),
         n_resamples=check_integer("n_resamples", options.n_resamples, 1),
         engine=choose_engine(options.engine, options.tol),
+        engine_name=options.engine,
+        tol=options.tol,
         rng=check_rng(options.rng),
     )
     if options.engine in PAIRWISE and "tol" in options.given():

@@ -7,7 +7,7 @@ All of them test all samples.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, cast
@@ -29,9 +29,9 @@ from .plan import Plan
 from .split import Samples, metric_of_all
 
 WIDTHS = (0.25, 0.5, 1.0)  # multiples of the median distance between samples
-# Beyond this many samples, the pairs are those within groups of about as many: the cost is linear.
-GROUP = 2000
-_SPECTRAL_GROUP = 500  # for null="spectral" beyond 1000: eigenvalues of a matrix for each group
+# For null="spectral" beyond twice as many samples, the pairs are those within groups of about this
+# size: their limit distribution takes the eigenvalues of a matrix for each group.
+_GROUP = 500
 _FEWEST = 30  # samples from which on a full metric is learnt
 SHARE = 2.0  # of the level, where a kind of slices has 1
 LARGEST_DEGREES = (1, 2)
@@ -47,10 +47,8 @@ def unsliced_members(plan: Plan, samples: Samples, weights: Weights | None) -> l
     """
     n, d = samples.x.shape
     kind = plan.precondition if isinstance(plan.precondition, str) else "given"
-    learnt = kind == "full" or (kind == "auto" and d > 1 and n >= max(_FEWEST, 2 * d))
-    groups = -(-n // GROUP)
-    if weights is None:
-        groups = 1 if n <= 2 * _SPECTRAL_GROUP else -(-n // _SPECTRAL_GROUP)
+    learnt = has_full_metric(kind, n, d)
+    groups = 1 if weights is not None or n <= 2 * _GROUP else -(-n // _GROUP)
     members: list[Evaluation] = []
     if kind != "full":
         label = "diagonal" if kind == "auto" else kind
@@ -67,6 +65,11 @@ def unsliced_members(plan: Plan, samples: Samples, weights: Weights | None) -> l
         pair = in_the_metric_of_the_others(samples, metrics)
         members += moment_members(plan, pair, "full", weights, sums=True)
     return members
+
+
+def has_full_metric(kind: str, n: int, d: int) -> bool:
+    """Whether members without slices are tested in the metric "full"."""
+    return kind == "full" or (kind == "auto" and d > 1 and n >= max(_FEWEST, 2 * d))
 
 
 def in_one_metric(samples: Samples, metric: Metric | None, groups: int) -> list[Block]:
@@ -122,7 +125,7 @@ def applied(samples: Samples, metric: Metric | None) -> Pair:
 
 def whole_vector_members(
     plan: Plan, blocks: list[Block], n: int, label: str, weights: Weights | None
-) -> Iterator[Evaluation]:
+) -> list[Evaluation]:
     """Kernels of the whole vector at several widths, and the linear kernel."""
     bandwidth = plan.kernel.bandwidth
     h = _median_distance(blocks) if isinstance(bandwidth, str) else float(bandwidth)
@@ -138,23 +141,42 @@ def whole_vector_members(
         sums = results[0][0]
         scale = resampling_scale(plan.null, n) * n * (n - 1.0) / pairs
         replicates = list(scale * np.concatenate([values for _, values in results], axis=1))
-    statistics = check_statistic(sums / pairs)
+    parts = [partial(_parts_of_coordinates, whole, k) for k in range(len(WIDTHS) + 1)]
+    nulls = [
+        dict(replicates=drawn, chi2_weights=limit)
+        for drawn, limit in zip(replicates, limits, strict=True)
+    ]
+    return whole_vector_evaluations(label, "all", h, sums / pairs, nulls, parts, whole.name)
+
+
+def whole_vector_evaluations(
+    label: str,
+    part: str,
+    h: float,
+    statistics: Array,
+    nulls: Sequence[Mapping[str, Any]],
+    parts: Sequence[Callable[[], Array]],
+    engine: str,
+) -> list[Evaluation]:
+    """The members of one metric: kernels of `WIDTHS` times the bandwidth h, and the linear one."""
+    check_statistic(statistics)
     names = [(f"whole vector, {label}", multiple) for multiple in WIDTHS]
-    for k, (name, multiple) in enumerate([*names, (f"linear kernel, {label}", None)]):
-        yield Evaluation(
+    return [
+        Evaluation(
             name,
             f"whole vector, {label}",
             multiple,
-            "all",
+            part,
             None,
             statistics[k : k + 1],
             np.array([h if multiple is None else multiple * h]),
-            whole.name,
-            replicates=replicates[k],
-            chi2_weights=limits[k],
+            engine,
+            **nulls[k],
             share=SHARE,
-            coordinates=partial(_parts_of_coordinates, whole, k),
+            coordinates=parts[k],
         )
+        for k, (name, multiple) in enumerate([*names, (f"linear kernel, {label}", None)])
+    ]
 
 
 def _parts_of_coordinates(whole: WholeVector, k: int) -> Array:
@@ -169,42 +191,69 @@ def _median_distance(blocks: list[Block]) -> float:
 
 def moment_members(
     plan: Plan, samples: Pair, label: str, weights: Weights | None, *, sums: bool
-) -> Iterator[Evaluation]:
+) -> list[Evaluation]:
     """The largest moment of a coordinate and, if asked for, sums of squares over all of them."""
     found = moments(*samples, DEGREES if sums else LARGEST_DEGREES)
     n = found.n
     own = np.einsum("qdn,qdn->qd", found.features, found.features)
-    statistics = check_statistic((found.totals() ** 2 - own) / (n * (n - 1.0)))
-    replicates = None
-    if weights is not None:
-        scale = resampling_scale(plan.null, n)
-        batches = [_replicates(found, batch, plan.null) for batch in weights.batches()]
-        replicates = scale * np.concatenate(batches)
+    statistics = (found.totals() ** 2 - own) / (n * (n - 1.0))
+    if weights is None:
+        return moment_evaluations(
+            label, "all", found.degrees, statistics, partial(_limits, found), sums=sums
+        )
+    batches = [_replicates(found, batch, plan.null) for batch in weights.batches()]
+    replicates = resampling_scale(plan.null, n) * np.concatenate(batches)
+    drawn = partial(_drawn, replicates)
+    return moment_evaluations(label, "all", found.degrees, statistics, drawn, sums=sums)
+
+
+def moment_evaluations(
+    label: str,
+    part: str,
+    degrees: tuple[int, ...],
+    statistics: Array,
+    nulls: Callable[[list[int], Any], dict[str, Any]],
+    *,
+    sums: bool,
+) -> list[Evaluation]:
+    """The members of the moments' statistics, (degrees, d).
+
+    ``nulls(rows, reduce)`` gives the null distribution of some rows, summed or the largest of them.
+    """
+    check_statistic(statistics)
     members: list[tuple[str, tuple[int, ...], Any]] = [("largest moment", LARGEST_DEGREES, np.max)]
     if sums:
         members += [("location", (0,), np.sum), ("scale and shape", (1, 2, 3), np.sum)]
-    for name, degrees, reduce in members:
-        rows = [found.degrees.index(degree) for degree in degrees]
-        nulls: dict[str, Any] = {}
-        if replicates is not None:
-            nulls["replicates"] = reduce(replicates[:, rows], axis=(1, 2))
-        elif reduce is np.max:
-            nulls["log_bound"] = _log_bound(found.features[rows])
-        else:
-            pairs = FeaturePairs(found.features[rows].reshape(-1, n))
-            nulls["chi2_weights"] = limit_weights(pairs.spectrum(), n)
-        yield Evaluation(
-            f"{name}, {label}",
-            "largest moment" if reduce is np.max else "moments",
-            None,
-            "all",
-            None,
-            np.atleast_1d(reduce(statistics[rows])),
-            np.empty(0),
-            "features",
-            **nulls,
-            coordinates=partial(np.asarray, reduce(statistics[rows], axis=0)),
+    evaluations = []
+    for name, chosen, reduce in members:
+        rows = [degrees.index(degree) for degree in chosen]
+        evaluations.append(
+            Evaluation(
+                f"{name}, {label}",
+                "largest moment" if reduce is np.max else "moments",
+                None,
+                part,
+                None,
+                np.atleast_1d(reduce(statistics[rows])),
+                np.empty(0),
+                "features",
+                **nulls(rows, reduce),
+                coordinates=partial(np.asarray, reduce(statistics[rows], axis=0)),
+            )
         )
+    return evaluations
+
+
+def _drawn(replicates: Array, rows: list[int], reduce: Any) -> dict[str, Any]:
+    return {"replicates": reduce(replicates[:, rows], axis=(1, 2))}
+
+
+def _limits(found: Moments, rows: list[int], reduce: Any) -> dict[str, Any]:
+    """The limit distribution of a sum, a bound for the largest."""
+    if reduce is np.max:
+        return {"log_bound": _log_bound(found.features[rows])}
+    pairs = FeaturePairs(found.features[rows].reshape(-1, found.n))
+    return {"chi2_weights": limit_weights(pairs.spectrum(), found.n)}
 
 
 def _replicates(found: Moments, batch: Array, null: str) -> Array:
