@@ -101,7 +101,8 @@ def gof_test(
         "full"
             Coordinates in which samples and scores have the same covariance, learnt on other
             samples than those tested. The family is then the same after any affine map of the
-            samples: members that know the coordinates are left out.
+            samples: members that know the coordinates are left out. This is nearly so with
+            outliers, or with fewer than 30 samples for each dimension.
         "raw" or None
             As they are.
         array
@@ -129,8 +130,8 @@ def gof_test(
         "wild"
             Wild bootstrap with random signs, the default.
         "bootstrap"
-            The paper's multinomial bootstrap. It rejects too often with fewer than about 100
-            samples: with 30, at a level of 5%, in 6% of tests for one set and 16% for the family.
+            The paper's multinomial bootstrap. It rejects too often with fewer than about 60
+            samples: with 30, at a level of 5%, in 8 to 10% of tests, for one set and the family.
         "spectral"
             The limit distribution, a weighted sum of chi-squares, with its tail to any depth, for
             p-values below what resampling can show. Members of a family are combined by
