@@ -100,9 +100,9 @@ def gof_test(
             Every column in a unit of its own, from the deviations of samples and scores.
         "full"
             Coordinates in which samples and scores have the same covariance, learnt on other
-            samples than those tested. The family is then the same after any affine map of the
-            samples: members that know the coordinates are left out. This is nearly so with
-            outliers, or with fewer than 30 samples for each dimension.
+            samples than those tested. Members of the family that know the coordinates are left out,
+            so that an affine map of the samples changes nothing, but for the treatment of outliers
+            and of fewer than about 30 samples for each dimension.
         "raw" or None
             As they are.
         array
@@ -201,13 +201,16 @@ def gof_test(
 
     - the coordinates as slices, g = r;
     - the top 1, 3 and 10 active directions, g = r, found on either half and tested on the other;
-    - kernels of the whole vector (the ordinary KSD) at 1/4, 1/2 and 1 times the median distance,
-      and the linear kernel, in two metrics: "diagonal" and "full";
+    - kernels of the whole vector (the ordinary KSD) at 1/4 and 1/2 of the median distance, in two
+      metrics, "diagonal" and "full";
+    - the linear kernel of the whole vector, in both metrics;
     - moments along coordinates: sums of squares over all of them for the location, and for scale
       and shape;
     - the largest moment of a single coordinate.
 
     With fewer than 30 samples, or fewer than twice the dimension, the metric "full" is left out.
+    With fewer than 100 samples the linear kernel and the moments are left out: skewed features
+    would reject right models too often.
 
     With more than 4000 samples the time is linear in their number: replicates meet about 2000
     groups of samples instead of every one, kernels of the whole vector have random frequencies, and

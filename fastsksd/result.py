@@ -69,7 +69,8 @@ class GofResult:
         p-value, which allows for the number of members, and number of slices. Empty otherwise.
     evidence : float or None
         For a family, ``-log10`` of the weighted harmonic mean of the members' p-values, before
-        calibration; see `fastsksd.procedure.combine`. None otherwise.
+        calibration; see `fastsksd.procedure.combine`. With null="spectral", and for KSDAgg, of the
+        smallest one. None otherwise.
     coordinate_statistics : (d,) array or None
         Where the strongest member has no slices: the part of its statistic that belongs to each
         coordinate of its metric. None otherwise.

@@ -154,6 +154,10 @@ _HOW: dict[str, dict[str, Any]] = {
     ),
     "--basis": dict(choices=["identity"], help="project scores on the coordinates only"),
     "--estimator": dict(choices=["ke", "ge", "ksd"], help="how slices are found (default ke)"),
+    "--precondition": dict(
+        choices=["auto", "raw", "diagonal", "full"],
+        help="coordinates of the test (default auto: none that depend on units)",
+    ),
     "--train": dict(
         type=train,
         help="samples that slices are found on: cross, a fraction or a number (default cross; "

@@ -11,6 +11,7 @@ OPTIONS = (
     "n_slices",
     "basis",
     "estimator",
+    "precondition",
     "kernel",
     "null",
     "lag",

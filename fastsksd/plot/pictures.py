@@ -134,7 +134,7 @@ def null(result: GofResult, *, ax: Axes | None = None, alpha: float = 0.05) -> A
     ax.set_xlabel(
         f"{result.method.upper()} statistic"
         if result.evidence is None
-        else "evidence: -log10 of the mean of the p-values"
+        else "evidence: -log10 of the members' combined p-value"
     )
     ax.set_ylabel("replicates")
     ax.set_title(f"Null distribution: p-value {result.pvalue:.3g}", fontsize="medium")

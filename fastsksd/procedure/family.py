@@ -21,6 +21,8 @@ MULTIPLES = (0.5, 1.0, 2.0)
 COORDINATE_MULTIPLES = (1.0, 2.0)
 ACTIVE_MULTIPLES = (1.0,)
 COORDINATES = "coordinates"
+# What the names of members without slices begin with.
+_UNSLICED = ("whole vector, ", "linear kernel, ", "location, ", "scale and shape, ", "largest ")
 _NAMED_SETS = "must map names to slices, or be a sequence of pairs (name, slices)"
 
 
@@ -114,7 +116,8 @@ def check_extra_pools(
     pools = () if extra is None else check_pools("extra_slices", extra, d, multiples)
     reserved = {COORDINATES, *(_active_name(count) for count in range(1, TOP[-1] + 1))}
     for pool in pools:
-        if pool.sets[0].name in reserved:
+        name = pool.sets[0].name
+        if name in reserved or name.startswith(_UNSLICED):
             raise ArgumentError(
                 "extra_slices",
                 f"has a set named {pool.sets[0].name!r}, which is a name of the standard family",

@@ -43,7 +43,7 @@ from .split import Part, Samples, Split, metric_of_all
 from .unsliced import (
     LARGEST_DEGREES,
     WIDTHS,
-    _drawn,
+    drawn_moments,
     has_full_metric,
     moment_evaluations,
     whole_vector_evaluations,
@@ -205,7 +205,7 @@ def _whole_vector(
     scale = resampling_scale(plan.null, n)
     statistics = np.array([one.total() for one in sums]) / (n * (n - 1.0))
     nulls = [dict(replicates=scale * one.replicates(weights)) for one in sums]
-    return whole_vector_evaluations(label, part, h, statistics, nulls, parts, "features")
+    return whole_vector_evaluations(label, part, d > 1, h, statistics, nulls, parts, "features")
 
 
 def _parts(function: Any, n: int, *arguments: Any) -> Array:
@@ -241,6 +241,7 @@ def _moments(
         part,
         degrees,
         statistics.reshape(shape[1:]),
-        partial(_drawn, replicates.reshape(shape)),
+        statistics.reshape(shape[1:]),
+        partial(drawn_moments, replicates.reshape(shape), replicates.reshape(shape)),
         sums=sums,
     )

@@ -145,7 +145,7 @@ def _diagonal(x: Array, scores: Array) -> Metric:
     centre, sd_x = location_and_deviation(x)
     _, sd_s = location_and_deviation(scores)
     known = (sd_x > 0) & _varies(scores, sd_s)
-    f = np.where(known, np.sqrt(np.where(known, sd_x, 1.0) / np.where(known, sd_s, 1.0)), 1.0)
+    f = np.where(known, np.sqrt(sd_x), 1.0) / np.where(known, np.sqrt(sd_s), 1.0)
     return Metric(centre, 1.0 / f, f)
 
 
@@ -157,9 +157,11 @@ def _full(x: Array, scores: Array) -> Metric:
     t = t - t.mean(axis=0)
     amount = shrinkage(n, d)
     cov_x, cov_s = (_shrunk(product(z.T, z.T) / n, amount) for z in (y, t))
-    # Where a score is constant it says nothing about the unit, which is then 1.
-    constant = ~_varies(scores, location_and_deviation(scores)[1])
-    cov_s[constant, constant] = cov_x[constant, constant]
+    # Columns without a unit.
+    flat = (np.diagonal(cov_x) == 0) | ~_varies(scores, location_and_deviation(scores)[1])
+    for covariance in (cov_x, cov_s):
+        covariance[flat] = covariance[:, flat] = 0.0
+        covariance[flat, flat] = 1.0
     root, inverse = _powers(cov_s, 0.5, -0.5)
     middle = root @ cov_x @ root
     mean = inverse @ _powers(0.5 * (middle + middle.T), 0.5)[0] @ inverse
@@ -196,12 +198,10 @@ def check_precondition(precondition: Any, d: int) -> str | Array:
                 f"got {precondition!r}",
             )
         return precondition
-    try:
-        matrix = np.array(precondition, dtype=float)
-    except (TypeError, ValueError):
-        raise ArgumentError(
-            "precondition", "must be a name, None, or a matrix of numbers"
-        ) from None
+    matrix = np.asarray(precondition)
+    if matrix.dtype.kind not in "biuf":
+        raise ArgumentError("precondition", "must be a name, None, or a matrix of real numbers")
+    matrix = matrix.astype(float)
     if matrix.shape != (d, d):
         raise ArgumentError(
             "precondition",
@@ -209,9 +209,9 @@ def check_precondition(precondition: Any, d: int) -> str | Array:
         )
     if not np.all(np.isfinite(matrix)):
         raise ArgumentError("precondition", "holds NaN or infinity")
-    # The condition number of rows of equal length: units may differ as they like.
-    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
-    if np.any(lengths == 0) or np.linalg.cond(matrix / lengths) > 1e12:
+    # The condition number of rows of equal size: units may differ as they like.
+    sizes = np.abs(matrix).max(axis=1, keepdims=True)
+    if np.any(sizes == 0) or np.linalg.cond(matrix / sizes) > 1e12:
         raise ArgumentError("precondition", "must be an invertible matrix")
     return matrix
 

@@ -6,9 +6,10 @@ He_q the Hermite polynomials and a coordinate y in units of its deviation,
 
     phi_q(y) = He_q(y) exp(-y^2 / 8),    z_q = s phi_q(y) + phi_q'(y)
 
-has mean zero under the model. Each feature is divided by its root mean square, so that no unit and
-no coordinate dominates. With q = 0 it sees a shift, with q = 1 a scale, with q = 2 and 3 skewness
-and tails. Sums of squares over all coordinates, and the largest square, are members of the family.
+has mean zero under the model. With q = 1 it sees a scale, with q = 2 and 3 skewness and tails. The
+score itself, z_0 = s, sees a shift and needs no damping. Each feature is divided by its root mean
+square, so that no unit and no coordinate dominates. Sums of squares over all coordinates, and the
+largest square, are members of the family.
 """
 
 from __future__ import annotations
@@ -69,7 +70,10 @@ def plain_moments(
     hermite = [np.ones_like(z), z, z * z - 1.0, z * (z * z - 3.0)]
     features = np.empty((len(degrees), z.shape[1], z.shape[0]))
     for row, q in enumerate(degrees):
-        slope = (q * hermite[q - 1] if q else 0.0) - _DAMPING * z * hermite[q]
+        if q == 0:
+            features[row] = scores.T
+            continue
+        slope = q * hermite[q - 1] - _DAMPING * z * hermite[q]
         features[row] = ((scores * hermite[q] + slope / unit) * damping).T
     return features
 

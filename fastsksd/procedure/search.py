@@ -53,7 +53,10 @@ def _searched(plan: Plan, part: Part, split: Split) -> Part:
     if how.standard:
         found = active_directions(difference, debias=how.debias)
         return part._replace(pools=(active_pool(found, plan.multiples),), active=found)
-    found = find_slices(difference, n_slices=how.n_slices, basis=how.basis, debias=how.debias)
+    basis = how.basis
+    if part.metric is not None and basis is not None:
+        basis = part.metric.from_user(Slices(basis, basis)).r
+    found = find_slices(difference, n_slices=how.n_slices, basis=basis, debias=how.debias)
     if how.refine:
         found = _refined(found, training, plan.kernel, how, plan.rng)
     return part._replace(pools=(named_pool("active", found, plan.multiples),), active=found)

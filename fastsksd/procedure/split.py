@@ -3,8 +3,8 @@
 With cross-fitting every sample is used twice: slices found on either half are tested on the other.
 The statistics of the halves are not added. Under the null they depend on each other (both halves
 look along the same accidental directions), and the sum varies more than its replicates say. They
-are members of one family instead. The smallest p-value is calibrated as if the halves were
-independent, each at a level a with ``1 - (1 - a)^2 = alpha``. Whatever the dependence, the union
+are members of one family instead, calibrated as if the halves were independent. For the smallest
+p-value that is each at a level a with ``1 - (1 - a)^2 = alpha``. Whatever the dependence, the union
 bound then holds the level at ``2 a``, which is 0.0506 for alpha = 0.05.
 """
 

@@ -407,7 +407,7 @@ def samples_of(result: GofResult, x: ArrayLike | None, score: Score | None) -> t
 
 
 class _Loaded(NamedTuple):
-    """Projections of the samples along all slices."""
+    """Projections of the samples along all slices; `y` is centred at `places`."""
 
     kernel: type[Kernel]
     slices: Slices
@@ -416,6 +416,7 @@ class _Loaded(NamedTuple):
     a: Array
     h: Array
     units: Array
+    places: Array
     choose: Callable[..., Any]
 
     def engine(self, some: Any, **demand: Any) -> Any:
@@ -438,9 +439,11 @@ class _Oriented(NamedTuple):
 def _load(result: GofResult, slices: Slices, samples: Samples) -> _Loaded:
     kernel = KERNELS[result.kernel]
     scores = cast(Array, samples.scores)
-    y, s, a, h = project(samples.x, scores, slices, kernel(result.bandwidths))
+    centre = np.median(samples.x, axis=0)  # which would cost projections their digits
+    y, s, a, h = project(samples.x - centre, scores, slices, kernel(result.bandwidths))
     units = np.ones(len(slices)) if result.slice_units is None else result.slice_units
-    return _Loaded(kernel, slices, y, s, a, h, units, choose_engine("cpu"))
+    places = np.einsum("md,d->m", slices.g, centre)
+    return _Loaded(kernel, slices, y, s, a, h, units, places, choose_engine("cpu"))
 
 
 def _oriented(loaded: _Loaded, q: int) -> _Oriented:
@@ -449,7 +452,8 @@ def _oriented(loaded: _Loaded, q: int) -> _Oriented:
     along = sign_g * (r @ g)
     sign_r = np.copysign(1.0, along if abs(along) >= ALIGNED else r[np.argmax(np.abs(r))])
     r, g = sign_r * r, sign_g * g
-    return _Oriented(r, g, sign_g * loaded.y[q], sign_r * loaded.s[q], float(r @ g))
+    y = sign_g * (loaded.y[q] + loaded.places[q])
+    return _Oriented(r, g, y, sign_r * loaded.s[q], float(r @ g))
 
 
 def _witness(

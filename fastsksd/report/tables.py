@@ -26,7 +26,7 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
         found |= {
             "strongest member": f"{strongest}, of {len(result.members)} members",
             "statistic": f"{result.statistic:.6g} (discrepancy of the strongest member)",
-            "evidence": f"{result.evidence:.4g} (-log10 of the mean of the members' p-values)",
+            "evidence": f"{result.evidence:.4g} (-log10 of the members' combined p-value)",
         }
     else:
         found["statistic"] = f"{result.statistic:.6g}"

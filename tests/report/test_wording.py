@@ -126,7 +126,7 @@ def test_a_family_in_a_table():
     result = fs.gof_test(x, -x, n_resamples=99, rng=0)
     text = repr(result)
     assert f"{result.statistic:.6g} (discrepancy of the strongest member)" in text
-    assert f"{result.evidence:.4g} (-log10 of the mean of the members' p-values)" in text
+    assert f"{result.evidence:.4g} (-log10 of the members' combined p-value)" in text
     assert "99 replicates of the evidence" in text
     assert "&#x27;coordinates&#x27;" in result._repr_html_()
     one = repr(fs.gof_test(x, -x, slices=axes(2), n_resamples=99, rng=0))
