@@ -131,7 +131,7 @@ def gof_test(
             Wild bootstrap with random signs, the default.
         "bootstrap"
             The paper's multinomial bootstrap. It rejects too often with fewer than about 60
-            samples: with 30, at a level of 5%, in 8 to 10% of tests, for one set and the family.
+            samples: with 30, at a level of 5%, in 7 to 12% of tests, for one set and the family.
         "spectral"
             The limit distribution, a weighted sum of chi-squares, with its tail to any depth, for
             p-values below what resampling can show. Members of a family are combined by
