@@ -32,6 +32,9 @@ from .metric import Metric
 from .plan import Plan, is_cross
 
 
+_LARGEST = 1e70
+
+
 class Samples(NamedTuple):
     """Samples with their scores, and their rows in the caller's array.
 
@@ -56,7 +59,21 @@ class Samples(NamedTuple):
         """The samples in a metric; None for the caller's own coordinates."""
         if metric is None:
             return self
-        return Samples(metric.samples(self.x), metric.scores(cast(Array, self.scores)), self.rows)
+        x, scores = metric.samples(self.x), metric.scores(cast(Array, self.scores))
+        for name, array in (("x", x), ("score", scores)):
+            _check_size(name, array, self.rows)
+        return Samples(x, scores, self.rows)
+
+
+def _check_size(name: str, array: Array, rows: np.ndarray) -> None:
+    """Fourth powers of what is computed with, in units of its own, must not overflow."""
+    if not np.abs(array).max() <= _LARGEST:
+        row, column = np.unravel_index(np.argmax(np.abs(array)), array.shape)
+        raise ArgumentError(
+            name,
+            f"is beyond {_LARGEST:.0e} of its units in row {rows[row]}, column {column}, where "
+            "statistics overflow; check the units of samples and scores",
+        )
 
 
 class Part(NamedTuple):

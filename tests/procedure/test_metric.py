@@ -219,3 +219,39 @@ def test_a_constant_score_sets_no_unit(rate, columns):
     assert np.all(metrics.diagonal(x, s).forward[columns] == 1.0)
     np.testing.assert_allclose(np.diagonal(metrics.full(x, s).forward)[columns], 1.0, rtol=0.2)
     assert fs.gof_test(x, s, rng=0, n_resamples=199).reject()
+
+
+def test_a_basis_is_in_the_users_coordinates():
+    units = np.array([1.0, 100.0, 0.01])
+    basis = np.array([[1.0, 1.0, 0.0]]) / np.sqrt(2.0)
+    x = RNG.standard_normal((200, 3)) * units
+    for name in ("diagonal", "full", np.diag([1.0, 0.1, 3.0])):
+        options = dict(precondition=name, n_resamples=19, rng=0)
+        result = fs.gof_test(x, lambda x: -x / units**2, basis=basis, **options)
+        np.testing.assert_allclose(result.slices.r, basis, atol=1e-8)
+
+
+@pytest.mark.parametrize("score", [np.zeros_like, np.ones_like])
+@pytest.mark.parametrize("null", ["wild", "spectral"])
+def test_scores_that_do_not_vary_have_a_verdict(score, null):
+    assert fs.gof_test(X, score(X), null=null, rng=0).reject()
+
+
+def test_a_chain_that_is_stuck_is_tested():
+    x = RNG.standard_normal((150, 2))
+    x[:55] = x[0]
+    assert 0 < fs.gof_test(x, -x, lag=3, n_resamples=99, rng=0).pvalue <= 1
+
+
+def test_a_far_origin_costs_no_digits():
+    result = fs.gof_test(X + 1e12, lambda x: -(x - 1e12), n_resamples=99, rng=0)
+    np.testing.assert_allclose(
+        result.explain().statistics, result.slice_statistics, rtol=1e-3, atol=1e-6
+    )
+
+
+def test_replicates_that_overflow_are_an_error():
+    s = -X.copy()
+    s[3, 1] = 1e160
+    with pytest.raises(ValueError, match="`score` is beyond"):
+        fs.gof_test(X, s, rng=0)

@@ -163,16 +163,14 @@ def test_spectral_family_is_bounded_by_bonferroni():
     x = np.random.default_rng(0).standard_normal((120, 4)) * [0.7, 1, 1, 1]
     result = fs.gof_test(x, -x, null="spectral", rng=0)
     assert result.null_distribution.size == 0 and "Bonferroni" in repr(result)
-    # Eight shares: two for each metric of the whole vector, one for each other kind.
-    fractions = {"coordinates": 1 / 8 / 2, "top": 1 / 8 / 6, "largest": 1 / 8 / 2}
-    fractions |= {
-        "whole": 1 / 4 / 4,
-        "linear": 1 / 4 / 4,
-        "location": 1 / 8 / 2,
-        "scale": 1 / 8 / 2,
-    }
+    # Ten and a half shares, and the members of a kind share alike.
+    shares = {"coordinates": 1 / 2, "top": 1 / 6, "largest": 1 / 2, "whole": 1 / 2}
+    shares |= {"location": 2, "scale": 1}
+    shares |= {"linear diagonal": 1.5, "linear full": 1}
+    fractions = {name: share / 10.5 for name, share in shares.items()}
     for member in result.members:
-        fraction = fractions[member.name.replace(",", " ").split()[0]]
+        words = member.name.replace(",", " ").split()
+        fraction = fractions[f"linear {words[-1]}" if words[0] == "linear" else words[0]]
         assert member.adjusted_pvalue == pytest.approx(min(1.0, member.pvalue / fraction), rel=1e-9)
     assert result.pvalue == min(member.adjusted_pvalue for member in result.members)
     model = models.Gaussian(np.zeros(4), 1.0)
