@@ -152,8 +152,8 @@ class GofResult:
     ) -> Explanation:
         """Explain where the model fails, with confidence bands and p-values of slices.
 
-        For a family this is about the strongest member, on the part of the samples that it was
-        tested on.
+        For a family this is about the strongest member that has slices, on the part of the samples
+        that it was tested on.
 
         Parameters
         ----------

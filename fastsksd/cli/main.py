@@ -150,7 +150,7 @@ _HOW: dict[str, dict[str, Any]] = {
     "--n-slices": dict(
         type=count,
         metavar="N",
-        help="number of active slices to test along (default: a family of sets of slices)",
+        help="number of active slices to test along (default: a family of statistics)",
     ),
     "--basis": dict(choices=["identity"], help="project scores on the coordinates only"),
     "--estimator": dict(choices=["ke", "ge", "ksd"], help="how slices are found (default ke)"),

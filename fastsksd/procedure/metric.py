@@ -45,6 +45,7 @@ _FAR = 5.0  # interquartile ranges from the median
 _ENOUGH = 10  # samples for each dimension from which on a covariance is not shrunk
 _ENOUGH_FOR_QUANTILES = 10_000  # samples
 _FLOOR = 1e-12  # smallest eigenvalue of a covariance, relative to the largest
+_CONSTANT = 1e-14  # largest deviation of a score that is constant but for rounding, relative to it
 
 
 class Metric(NamedTuple):
@@ -143,7 +144,7 @@ def full_of_folds(x: Array, scores: Array) -> dict[tuple[int, int], Metric]:
 def _diagonal(x: Array, scores: Array) -> Metric:
     centre, sd_x = location_and_deviation(x)
     _, sd_s = location_and_deviation(scores)
-    known = (sd_x > 0) & (sd_s > 0)
+    known = (sd_x > 0) & _varies(scores, sd_s)
     f = np.where(known, np.sqrt(sd_x), 1.0) / np.where(known, np.sqrt(sd_s), 1.0)
     return Metric(centre, 1.0 / f, f)
 
@@ -156,7 +157,8 @@ def _full(x: Array, scores: Array) -> Metric:
     t = t - t.mean(axis=0)
     amount = shrinkage(n, d)
     cov_x, cov_s = (_shrunk(product(z.T, z.T) / n, amount) for z in (y, t))
-    flat = (np.diagonal(cov_x) == 0) | (np.diagonal(cov_s) == 0)  # columns without a unit
+    # Columns without a unit.
+    flat = (np.diagonal(cov_x) == 0) | ~_varies(scores, location_and_deviation(scores)[1])
     for covariance in (cov_x, cov_s):
         covariance[flat] = covariance[:, flat] = 0.0
         covariance[flat, flat] = 1.0
@@ -165,6 +167,10 @@ def _full(x: Array, scores: Array) -> Metric:
     mean = inverse @ _powers(0.5 * (middle + middle.T), 0.5)[0] @ inverse
     backward, forward = _powers(0.5 * (mean + mean.T), 0.5, -0.5)
     return Metric(units.centre, forward * units.forward, units.backward[:, None] * backward)
+
+
+def _varies(scores: Array, deviations: Array) -> Array:
+    return deviations > _CONSTANT * np.abs(scores).max(axis=0)
 
 
 def shrinkage(n: int, d: int) -> float:

@@ -4,7 +4,7 @@ A test is one of four:
 
 given slices   directions chosen beforehand, one set or several named ones; nothing is searched for
 one set        slices searched for on training samples, tested on the others
-the family     the standard family of slice sets, cross-fitted: the default
+the family     the standard family, cross-fitted, with members without slices: the default
 a baseline     a test without slices, see `fastsksd.baselines`
 """
 

@@ -210,6 +210,17 @@ def test_duplicated_columns_and_few_samples_work(name):
     assert 0 < fs.gof_test(wide, np.negative, precondition=name, n_resamples=49, rng=0).pvalue <= 1
 
 
+@pytest.mark.parametrize("rate", [1.0, 0.1])
+@pytest.mark.parametrize("columns", [[0, 1], [1]], ids=["all", "one"])
+def test_a_constant_score_sets_no_unit(rate, columns):
+    x = np.random.default_rng(3).exponential(1.0 / rate, (200, 2))
+    s = -x
+    s[:, columns] = -rate  # 0.1 has a deviation that is not zero, by rounding
+    assert np.all(metrics.diagonal(x, s).forward[columns] == 1.0)
+    np.testing.assert_allclose(np.diagonal(metrics.full(x, s).forward)[columns], 1.0, rtol=0.2)
+    assert fs.gof_test(x, s, rng=0, n_resamples=199).reject()
+
+
 def test_a_basis_is_in_the_users_coordinates():
     units = np.array([1.0, 100.0, 0.01])
     basis = np.array([[1.0, 1.0, 0.0]]) / np.sqrt(2.0)
