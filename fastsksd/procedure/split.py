@@ -31,7 +31,6 @@ from .family import COORDINATES, Pool
 from .metric import Metric
 from .plan import Plan, is_cross
 
-
 _LARGEST = 1e70
 
 
