@@ -27,10 +27,8 @@ from .shell import OPTIONS, PARAMETERS, Shell
 from .sources import FileError, Source, finite_rows, plural, read_all, read_blocks
 from .targets import load_score, make_model
 
-# Bytes from which on a file is read as a stream: the test of a family with 4 million numbers takes
-# minutes.
-LARGE = 2**25
-SLOW = 2**20  # numbers from which on the test of a family takes about a minute
+LARGE = 2**25  # bytes from which on a file is read as a stream
+SLOW = 2**24  # numbers from which on the test of a family takes about half a minute
 _BLOCK_BYTES = 2**22  # of numbers read at a time
 # Values that options may have for a stream.
 _STREAMED = {"null": ("spectral",), "method": ("sksd",), "lag": (1,), "engine": ("auto", "fourier")}
@@ -299,7 +297,7 @@ class Job:
         score = kept[1] if self.score is None else self.score
         if self.n * self.d > SLOW and not {"n_slices", "basis", "method"} & set(self.options):
             self.note(
-                "the test of so many samples along a whole family of slices takes minutes; "
+                "the default test of so many samples takes half a minute or more; "
                 "--stream or --n-slices 3 --train 2000 take less"
             )
         return gof_test(kept[0], score, rng=self.arguments.seed, **self.options)

@@ -136,15 +136,21 @@ def _samples(result: GofResult) -> str:
         d = result.slices.d
         dimensions = f" in {d} dimension{'s' if d > 1 else ''}"
     parts = {member.part for member in result.members}
+    fixed = [
+        what
+        for what, some in (("fixed slices", True), ("members without slices", False))
+        if any(one.part == "all" and bool(one.n_slices) == some for one in result.members)
+    ]
     if "half 1" in parts:
-        fixed = "fixed slices were tested on all of them, and " if "all" in parts else ""
+        all_of_them = f"{' and '.join(fixed)} were tested on all of them, and " if fixed else ""
         return (
-            f"The test used {result.n_test} samples{dimensions}: {fixed}slices found on each half "
-            "were tested on the other half."
+            f"The test used {result.n_test} samples{dimensions}: {all_of_them}slices found on each "
+            "half were tested on the other half."
         )
     if "all" in parts and result.n_train:
+        what = " and ".join(fixed).capitalize()
         return (
-            f"Fixed slices were tested on all samples{dimensions}, and active slices found on "
+            f"{what} were tested on all samples{dimensions}, and active slices found on "
             f"{result.n_train} samples were tested on {result.n_test} others."
         )
     training = ""

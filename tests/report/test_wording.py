@@ -167,8 +167,9 @@ def test_what_was_tested_on_what():
     for options, words in (
         (
             {},
-            "The test used 200 samples in 3 dimensions: fixed slices were tested on all of them, "
-            "and slices found on each half were tested on the other half.",
+            "The test used 200 samples in 3 dimensions: fixed slices and members without slices "
+            "were tested on all of them, and slices found on each half were tested on the other "
+            "half.",
         ),
         (
             {"n_slices": 2, "train": "cross"},
@@ -177,8 +178,8 @@ def test_what_was_tested_on_what():
         ),
         (
             {"train": 0.2},
-            "Fixed slices were tested on all samples in 3 dimensions, and active slices found on "
-            "40 samples were tested on 160 others.",
+            "Fixed slices and members without slices were tested on all samples in 3 dimensions, "
+            "and active slices found on 40 samples were tested on 160 others.",
         ),
         (
             {"n_slices": 2},

@@ -103,7 +103,7 @@ def sent(monkeypatch):
 
 
 @pytest.mark.parametrize(("options", "times"), [
-    ({"multiples": (1.0,)}, 2),
+    ({"multiples": (1.0,), "precondition": None}, 2),
     ({"n_slices": 2, "train": 7, "null": "spectral", "engine": "cuda fourier", "tol": 1e-2}, 2),
     ({"n_slices": 1, "train": 7, "estimator": "ksd", "refine": {"epochs": 2, "batch_size": 7}}, 2),
     ({"slices": THREE, "engine": "cuda fourier", "kernel": "imq", "tol": 1e-2}, 2),
