@@ -169,7 +169,7 @@ def _full(x: Array, scores: Array) -> Metric:
     return Metric(units.centre, forward * units.forward, units.backward[:, None] * backward)
 
 
-def _varies(scores: Array, deviations: Array) -> Array:
+def _varies(scores: Array, deviations: Array) -> np.ndarray:
     return deviations > _CONSTANT * np.abs(scores).max(axis=0)
 
 

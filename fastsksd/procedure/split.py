@@ -129,8 +129,11 @@ class Split(NamedTuple):
 
     def arrays(self) -> list[Array]:
         """All samples and scores, for a session on a device."""
-        tested = [part.tested for part in self.parts]
-        records = [*tested, *(part.training for part in self.parts if part.training)]
+        # Parts without a metric are views of all samples.
+        plain = any(part.metric is None for part in self.parts)
+        records = [self.samples] if plain else []
+        records += [part.tested for part in self.parts if part.metric is not None]
+        records += [part.training for part in self.parts if part.training]
         return [array for one in records for array in (one.x, one.scores) if array is not None]
 
 
