@@ -35,6 +35,7 @@ import numpy as np
 
 from .._typing import Array
 from .._validate import ArgumentError, counted, evaluate_score
+from ..compute.eigen import symmetric_eigenvectors
 from ..compute.linalg import product
 from ..compute.projections import unit_rows
 from ..slices import Slices
@@ -43,7 +44,7 @@ NAMES = ("auto", "raw", "diagonal", "full")
 FOLDS = 3
 _FAR = 5.0  # interquartile ranges from the median
 _ENOUGH = 10  # samples for each dimension from which on a covariance is not shrunk
-_ENOUGH_FOR_QUANTILES = 10_000  # samples
+_ENOUGH_FOR_QUANTILES = 500  # samples; quartiles only tell outliers apart
 _FLOOR = 1e-12  # smallest eigenvalue of a covariance, relative to the largest
 _CONSTANT = 1e-14  # largest deviation of a score that is constant but for rounding, relative to it
 
@@ -163,8 +164,11 @@ def _full(x: Array, scores: Array) -> Metric:
         covariance[flat] = covariance[:, flat] = 0.0
         covariance[flat, flat] = 1.0
     root, inverse = _powers(cov_s, 0.5, -0.5)
-    middle = root @ cov_x @ root
-    mean = inverse @ _powers(0.5 * (middle + middle.T), 0.5)[0] @ inverse
+    # Products of symmetric matrices, by the same function as everywhere: threads of BLAS would
+    # fight with Numba's.
+    middle = product(product(root, cov_x), root)
+    half = _powers(0.5 * (middle + middle.T), 0.5)[0]
+    mean = product(product(inverse, half), inverse)
     backward, forward = _powers(0.5 * (mean + mean.T), 0.5, -0.5)
     return Metric(units.centre, forward * units.forward, units.backward[:, None] * backward)
 
@@ -240,6 +244,7 @@ def _shrunk(covariance: Array, amount: float) -> Array:
 
 def _powers(matrix: Array, *exponents: float) -> tuple[Array, ...]:
     """Powers of a symmetric positive matrix."""
-    values, vectors = np.linalg.eigh(matrix)
-    values = np.maximum(values, _FLOOR * values[-1])
-    return tuple((vectors * values**exponent) @ vectors.T for exponent in exponents)
+    values, vectors = symmetric_eigenvectors(matrix)  # as rows, largest first
+    values = np.maximum(values, _FLOOR * values[0])
+    columns = np.ascontiguousarray(vectors.T)
+    return tuple(product(columns * values**exponent, columns) for exponent in exponents)

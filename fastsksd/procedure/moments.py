@@ -44,6 +44,10 @@ class Moments(NamedTuple):
         """Number of samples."""
         return self.features.shape[2]
 
+    def cubes(self) -> Array:
+        """Third powers of the features."""
+        return self.features * self.features * self.features
+
     def totals(self) -> Array:
         """Sums over samples, (degrees, d)."""
         return self.features.sum(axis=2)

@@ -218,16 +218,15 @@ def moment_members(
     found = moments(*samples, DEGREES if sums else LARGEST_DEGREES)
     n = found.n
     own = np.einsum("qdn,qdn->qd", found.features, found.features)
-    totals = found.totals()
+    totals, cubes = found.totals(), found.cubes()
     statistics = largest = totals**2 - own
     if plan.null != "bootstrap":  # which keeps the skewness of the features itself
-        skewness = (found.features**3).mean(axis=2)
-        largest = without_skewness(totals, skewness, n) ** 2 - own
+        largest = without_skewness(totals, cubes.mean(axis=2), n) ** 2 - own
     scale = 1.0 / (n * (n - 1.0))
     if weights is None:
         nulls: Any = partial(_limits, found)
     else:
-        batches = [_replicates(found, batch, plan.null) for batch in weights.batches()]
+        batches = [_replicates(found, cubes, batch, plan.null) for batch in weights.batches()]
         every, corrected = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))
         drawn = resampling_scale(plan.null, n)
         nulls = partial(drawn_moments, drawn * every, drawn * corrected)
@@ -302,7 +301,7 @@ def _limits(found: Moments, rows: list[int], reduce: Any) -> dict[str, Any]:
     return {"chi2_weights": limit_weights(pairs.spectrum(), found.n)}
 
 
-def _replicates(found: Moments, batch: Array, null: str) -> tuple[Array, Array]:
+def _replicates(found: Moments, cubes: Array, batch: Array, null: str) -> tuple[Array, Array]:
     """Squares of weighted sums less the samples' own squares, (B, degrees, d).
 
     Also the same without the effect of skewness, for the largest of them.
@@ -314,8 +313,14 @@ def _replicates(found: Moments, batch: Array, null: str) -> tuple[Array, Array]:
         squares = (totals**2 - product(batch**2, flat**2)).reshape(-1, q, d)
         return squares, squares
     own = np.einsum("fn,fn->f", flat, flat)  # signs have squares 1
-    even = without_skewness(totals, product(batch, flat**3) / n, n)
-    return tuple((sums**2 - own).reshape(-1, q, d) for sums in (totals, even))
+    squares = (totals**2 - own).reshape(-1, q, d)
+    rows = [found.degrees.index(degree) for degree in LARGEST_DEGREES]
+    skewness = product(batch, cubes[rows].reshape(-1, n)) / n
+    some = totals.reshape(-1, q, d)[:, rows].reshape(skewness.shape)
+    largest = np.empty_like(squares)  # of the other degrees it has no use
+    even = without_skewness(some, skewness, n) ** 2 - own.reshape(q, d)[rows].ravel()
+    largest[:, rows] = even.reshape(-1, len(rows), d)
+    return squares, largest
 
 
 def _log_bound(features: Array) -> float:
@@ -323,7 +328,7 @@ def _log_bound(features: Array) -> float:
     from scipy.special import stdtr
 
     n = features.shape[-1]
-    skewness = (features**3).mean(axis=-1)
+    skewness = (features * features * features).mean(axis=-1)
     sums = without_skewness(features.sum(axis=-1), skewness, n)
     deviation = features.std(axis=-1, ddof=1)
     known = deviation > 0
