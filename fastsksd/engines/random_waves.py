@@ -19,7 +19,7 @@ import numpy as np
 
 from .._typing import Array
 from ..compute.jit import compiled, parallel, prefer_wide_vectors
-from ..compute.linalg import product, weighted_squares
+from ..compute.linalg import dot, product, weighted_squares
 
 
 class GroupSums:
@@ -87,20 +87,11 @@ def _wave_sums(x, s, waves, edges):
     for g in numba.prange(groups):
         for i in range(edges[g], edges[g + 1]):
             for r in range(count):
-                angle = _inner(x[i], waves[r])
+                angle = dot(x[i], waves[r])
                 _add_wave(
                     s[i], waves[r], math.cos(angle), math.sin(angle), sums[g, 0, r], sums[g, 1, r]
                 )
     return sums
-
-
-@compiled
-def _inner(a, b):
-    prefer_wide_vectors()
-    total = 0.0
-    for k in range(a.size):
-        total += a[k] * b[k]
-    return total
 
 
 @compiled
