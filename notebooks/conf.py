@@ -6,7 +6,7 @@ project = "fastsksd"
 copyright = "2026, the fastsksd developers"
 version = release = fastsksd.__version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
-exclude_patterns = ["**.ipynb_checkpoints"]
+exclude_patterns = ["**.ipynb_checkpoints", "studies"]
 
 # Pages in Markdown. Headings can be linked to, as on most code hosts.
 myst_heading_anchors = 3
