@@ -13,10 +13,8 @@ import numba
 import numpy as np
 
 from .._typing import Array
-from .jit import compiled, parallel, prefer_wide_vectors
+from .jit import compiled, parallel
 from .linalg import add_scaled, dot
-
-_LAPACK = 256  # dimension beyond which LAPACK's blocked eigensolver is faster
 
 
 class Operators(Protocol):
@@ -33,108 +31,8 @@ class Operators(Protocol):
 
 def symmetric_eigenvectors(matrix: Array) -> tuple[Array, Array]:
     """Eigenvalues of a symmetric matrix, largest first, and their eigenvectors as rows."""
-    if matrix.shape[0] > _LAPACK:
-        values, vectors = np.linalg.eigh(matrix)
-        return values[::-1], np.ascontiguousarray(vectors.T[::-1])
-    values, vectors = _tridiagonal_ql(*_tridiagonalise(np.array(matrix, dtype=float)))
-    order = np.argsort(-values, kind="stable")
-    return values[order], vectors[order]
-
-
-@compiled
-def _tridiagonalise(a):
-    """Householder reduction of `a`, in place.
-
-    Returns the diagonal, the off-diagonal, and the rows of the transposed basis.
-    """
-    n = a.shape[0]
-    basis = np.zeros((n, n))
-    for i in range(n):
-        basis[i, i] = 1.0
-    v = np.zeros(n)
-    p = np.zeros(n)
-    for k in range(n - 2):
-        largest = 0.0
-        for i in range(k + 1, n):
-            largest = max(largest, abs(a[k, i]))
-        if largest == 0.0:
-            continue
-        for i in range(n):
-            v[i] = a[k, i] / largest if i > k else 0.0
-        norm = math.sqrt(dot(v, v))
-        v[k + 1] += norm if v[k + 1] > 0 else -norm
-        beta = 2.0 / dot(v, v)
-        for i in range(k, n):
-            p[i] = beta * dot(a[i], v)
-        p[:k] = 0.0
-        add_scaled(p, -0.5 * beta * dot(p, v), v)
-        for i in range(k, n):
-            v_i = v[i]
-            add_scaled(a[i], -v_i, p)
-            add_scaled(a[i], -p[i], v)
-        p[:] = 0.0
-        for i in range(k + 1, n):
-            add_scaled(p, v[i], basis[i])
-        for i in range(k + 1, n):
-            add_scaled(basis[i], -beta * v[i], p)
-    diagonal = np.empty(n)
-    off = np.zeros(n)
-    for i in range(n):
-        diagonal[i] = a[i, i]
-        if i < n - 1:
-            off[i] = a[i, i + 1]
-    return diagonal, off, basis
-
-
-@compiled
-def _tridiagonal_ql(diagonal, off, basis):
-    """Implicit QL with Wilkinson's shift; `basis` is turned into the eigenvectors, as rows."""
-    n = diagonal.size
-    for low in range(n):
-        for _ in range(60):
-            m = low
-            while m < n - 1 and abs(off[m]) > 2.3e-16 * (abs(diagonal[m]) + abs(diagonal[m + 1])):
-                m += 1
-            if m == low:
-                break
-            g = (diagonal[low + 1] - diagonal[low]) / (2.0 * off[low])
-            r = math.hypot(g, 1.0)
-            g = diagonal[m] - diagonal[low] + off[low] / (g + (r if g >= 0 else -r))
-            s = c = 1.0
-            p = 0.0
-            early = False
-            for i in range(m - 1, low - 1, -1):
-                f = s * off[i]
-                b = c * off[i]
-                r = math.hypot(f, g)
-                off[i + 1] = r
-                if r == 0.0:
-                    diagonal[i + 1] -= p
-                    off[m] = 0.0
-                    early = True
-                    break
-                s = f / r
-                c = g / r
-                g = diagonal[i + 1] - p
-                r = (diagonal[i] - g) * s + 2.0 * c * b
-                p = s * r
-                diagonal[i + 1] = g + p
-                g = c * r - b
-                _rotate(basis[i], basis[i + 1], c, s)
-            if not early:
-                diagonal[low] -= p
-                off[low] = g
-                off[m] = 0.0
-    return diagonal, basis
-
-
-@compiled
-def _rotate(x, y, c, s):
-    prefer_wide_vectors()
-    for k in range(x.size):
-        f = y[k]
-        y[k] = s * x[k] + c * f
-        x[k] = c * x[k] - s * f
+    values, vectors = np.linalg.eigh(matrix)
+    return values[::-1], np.ascontiguousarray(vectors.T[::-1])
 
 
 def top_eigenpairs(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
 from .._typing import Array
 from .._validate import ArgumentError
-from .jit import bits_float, compiled, float_bits, parallel, prefer_wide_vectors
+from .jit import bits_float, compiled, float_bits, prefer_wide_vectors
 from .linalg import product
+from .threads import share
 
 MEDIAN_SUBSAMPLE = 2000
 _SMALLEST = 1e-150  # its square is a normal number
@@ -23,8 +23,12 @@ def median_distances(y: Array) -> Array:
 
     Where the median is 0 it is taken over the positive distances; it is 0 only for a constant row.
     """
-    gaps = _median_gaps if y.size > _SMALL else _median_gaps.serial
-    return gaps(np.sort(y, axis=1))
+    y, h = np.sort(y, axis=1), np.empty(len(y))
+    if y.size <= _SMALL:
+        _median_gaps(y, h)
+    else:
+        share(lambda first, last: _median_gaps(y[first:last], h[first:last]), len(y))
+    return h
 
 
 def median_distance(x: Array) -> float:
@@ -82,13 +86,10 @@ def _pair_distances(products, squares):
     return distances
 
 
-@parallel
-def _median_gaps(y):
-    m = y.shape[0]
-    h = np.empty(m)
-    for q in numba.prange(m):
+@compiled
+def _median_gaps(y, h):
+    for q in range(h.size):
         h[q] = _median_gap(y[q])
-    return h
 
 
 @compiled

@@ -31,6 +31,13 @@ def stream_bits(key, counter):
     return _mix(key + _GOLDEN * counter)
 
 
+def bits_of_streams(seed: np.uint64, streams: np.ndarray, counters: np.ndarray) -> np.ndarray:
+    """`stream_bits` of all streams and counters, uint64 arrays, in NumPy."""
+    mix = _mix.py_func
+    keys = mix(seed + _GOLDEN * mix(streams + _GOLDEN))
+    return mix(keys[:, None] + _GOLDEN * counters)
+
+
 @pointwise
 def bits_to_unit(bits):
     """Uniform in [0, 1) from the top 53 of 64 random bits."""

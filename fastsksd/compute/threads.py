@@ -16,7 +16,9 @@ import contextlib
 import math
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import numba
@@ -27,6 +29,7 @@ _CHOICES = (*_POLICY, "KMP_BLOCKTIME")  # of the user, which are left alone
 _started = False
 _lock = threading.RLock()
 _local = threading.local()
+_pool: ThreadPoolExecutor | None = None
 
 
 def prepare() -> None:
@@ -48,9 +51,13 @@ def prepare() -> None:
 
 
 def after_fork() -> None:
-    """Make a new lock in a forked child, whose parent may have held the old one."""
-    global _lock
+    """Make a new lock in a forked child, whose parent may have held the old one.
+
+    The threads of the parent's pool are not there either.
+    """
+    global _lock, _pool
     _lock = threading.RLock()
+    _pool = None
 
 
 def started() -> bool:
@@ -79,6 +86,27 @@ def single_thread() -> Iterator[None]:
         yield
     finally:
         set_num_threads(before)
+
+
+def share(work: Callable[[int, int], None], count: int) -> None:
+    """Call ``work(first, last)`` for stretches of ``range(count)``, side by side.
+
+    On as many Python threads as this one may use of Numba's, for work that lets go of the
+    interpreter.
+    """
+    global _pool
+    size = min(get_num_threads(), count)
+    if size <= 1:
+        work(0, count)
+        return
+    with _lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(numba.config.NUMBA_NUM_THREADS)
+    own, *others = pairwise(count * k // size for k in range(size + 1))
+    running = [_pool.submit(work, *stretch) for stretch in others]
+    work(*own)
+    for one in running:
+        one.result()
 
 
 @contextlib.contextmanager

@@ -46,9 +46,16 @@ class DirectEngine(PairTerms):
 
     def tile(self, rows: slice, columns: slice) -> tuple[Array, Array]:
         """Entries of a tile, zero where ``i >= j``, and their sum for each slice."""
-        entries, sums = _stein_tile(
-            self.code, self.y, self.s, self.a, rows.start, rows.stop, columns.start, columns.stop
-        )
+        entries, sums = self._tiles(rows, columns, 1)
+        return entries[0], sums[0]
+
+    def _tiles(self, rows: slice, columns: slice, count: int) -> tuple[Array, Array]:
+        """The same at the bandwidth alone, or at half of it too for `count` 2, stacked."""
+        height = rows.stop - rows.start
+        entries = np.zeros((count, height, columns.stop - columns.start))
+        sums = np.empty((-(-height // _ROWS), count, len(self.y)))
+        edges = rows.start, rows.stop, columns.start, columns.stop
+        _stein_tiles(self.code, self.y, self.s, self.a, *edges, entries, sums)
         return entries, sums.sum(axis=0)
 
     def diagonal(self) -> Array:
@@ -73,21 +80,19 @@ class DirectEngine(PairTerms):
         for multiple in multiples:
             if self.code == 0 and multiple not in results and 2.0 * multiple in multiples:
                 both = self.rescaled(2.0 * multiple)._octave(weights, start)
-                results[multiple], results[2.0 * multiple] = both
+                results[2.0 * multiple], results[multiple] = both
             elif multiple not in results:
                 results[multiple] = self.rescaled(multiple).sums_and_replicates(weights, start)
         return [results[multiple] for multiple in multiples]
 
     def _octave(self, weights: Any, start: int) -> list[tuple[Array, Array]]:
-        """At half of the RBF bandwidth, and at itself."""
+        """At the RBF bandwidth, and at half of it."""
         sums: list[Any] = [0.0] * 2
         replicates = [np.zeros(weights.shape[0]) for _ in range(2)]
         for rows, columns in tiles(self.n):
-            *entries, parts = _stein_octave_tile(
-                self.y, self.s, self.a, rows.start, rows.stop, columns.start, columns.stop
-            )
+            entries, parts = self._tiles(rows, columns, 2)
             for k in range(2):
-                sums[k] = sums[k] + parts[:, k].sum(axis=0)
+                sums[k] = sums[k] + parts[k]
                 replicates[k] += quadratic_forms(
                     entries[k], weights, start + rows.start, start + columns.start
                 )
@@ -95,36 +100,40 @@ class DirectEngine(PairTerms):
 
 
 @parallel
-def _stein_tile(code, y, s, a, row, row_end, column, column_end):
-    height = row_end - row
-    tasks = (height + _ROWS - 1) // _ROWS
-    entries = np.zeros((height, column_end - column))
-    sums = np.empty((tasks, y.shape[0]))
+def _stein_tiles(code, y, s, a, row, row_end, column, column_end, entries, sums):
+    """Entries of a tile and their sums; two of each: also at half of the bandwidth."""
+    tasks = sums.shape[0]
     for turn in numba.prange(tasks):
         # Rows of a diagonal tile shrink. Taken from both ends in turn, they give every thread the
         # same work.
         task = turn // 2 if turn % 2 == 0 else tasks - 1 - turn // 2
         first = row + task * _ROWS
         last = min(first + _ROWS, row_end)
-        _stein_rows(
-            code, y, s, a, first, last, column, column_end, entries[task * _ROWS :], sums[task]
-        )
-    return entries, sums
+        some = entries[:, task * _ROWS :]
+        _stein_rows(code, y, s, a, first, last, column, column_end, some, sums[task])
 
 
 @compiled
 def _stein_rows(code, y, s, a, first, last, column, column_end, entries, sums):
     """Fill the rows first..last of a tile and sum them for each slice."""
+    octave = entries.shape[0] == 2
     for q in range(y.shape[0]):
-        total = 0.0
+        total, half = 0.0, 0.0
         for i in range(first, last):
             start = max(column, i + 1)
             y_q = y[q, start:column_end]
             s_q = s[q, start:column_end]
-            total += _stein_row(
-                code, y[q, i], s[q, i], a[q], y_q, s_q, entries[i - first, start - column :]
-            )
-        sums[q] = total
+            out = entries[0, i - first, start - column :]
+            if octave:
+                other = entries[1, i - first, start - column :]
+                sum0, sum1 = _stein_octave_row(y[q, i], s[q, i], a[q], y_q, s_q, out, other)
+                total += sum0
+                half += sum1
+            else:
+                total += _stein_row(code, y[q, i], s[q, i], a[q], y_q, s_q, out)
+        sums[0, q] = total
+        if octave:
+            sums[1, q] = half
 
 
 @compiled
@@ -142,48 +151,14 @@ def _stein_row(code, y_i, s_i, a, y, s, out):
     return total
 
 
-@parallel
-def _stein_octave_tile(y, s, a, row, row_end, column, column_end):
-    height = row_end - row
-    tasks = (height + _ROWS - 1) // _ROWS
-    half = np.zeros((height, column_end - column))
-    whole = np.zeros((height, column_end - column))
-    sums = np.empty((tasks, 2, y.shape[0]))
-    for turn in numba.prange(tasks):
-        task = turn // 2 if turn % 2 == 0 else tasks - 1 - turn // 2
-        last = min(row + (task + 1) * _ROWS, row_end)
-        _stein_octave_rows(y, s, a, row, last, column, column_end, task, half, whole, sums)
-    return half, whole, sums
-
-
 @compiled
-def _stein_octave_rows(y, s, a, row, last, column, column_end, task, half, whole, sums):
-    for q in range(y.shape[0]):
-        total = (0.0, 0.0)
-        for i in range(row + task * _ROWS, last):
-            j = max(column, i + 1)
-            u, v = i - row, j - column
-            part = _stein_octave_row(
-                y[q, i],
-                s[q, i],
-                a[q],
-                y[q, j:column_end],
-                s[q, j:column_end],
-                half[u, v:],
-                whole[u, v:],
-            )
-            total = (total[0] + part[0], total[1] + part[1])
-        sums[task, 0, q], sums[task, 1, q] = total
-
-
-@compiled
-def _stein_octave_row(y_i, s_i, a, y, s, half, whole):
+def _stein_octave_row(y_i, s_i, a, y, s, out, half):
     prefer_wide_vectors()
-    total0 = total1 = 0.0
+    total = half_total = 0.0
     for j in range(y.size):
-        mu0, mu1 = rbf_stein_octave(y_i - y[j], a, s_i, s[j])
-        half[j] += mu0
-        whole[j] += mu1
-        total0 += mu0
-        total1 += mu1
-    return total0, total1
+        mu_half, mu = rbf_stein_octave(y_i - y[j], a, s_i, s[j])
+        out[j] += mu
+        half[j] += mu_half
+        total += mu
+        half_total += mu_half
+    return total, half_total

@@ -47,6 +47,7 @@ _BLOCK = 4096  # samples whose features are made at a time
 _STRIP = 512  # samples per task
 _MOST_FEATURES = {0: 8192, 1: 1024}  # of one slice, by kernel
 _MOST_OUTSIDE = 1024
+_MOST_WAVES = 2**22  # in memory at a time, where they are combined
 _MOST_WEIGHTS = 2**24  # in memory at a time, where groups are spread out
 # Fitted series are made for ranges on a geometric grid, so that slices of similar range share one.
 _RANGE_STEP = 1.05
@@ -221,7 +222,7 @@ class FourierEngine:
         meets = [np.zeros((len(edges) - 1, far.size)) for far in self.outside]
         for first in range(0, self.n, _BLOCK):
             last = min(first + _BLOCK, self.n)
-            features, _ = _features(*self.loaded, self.inside, *layout, first, last, True)
+            features, _ = _features(self.loaded, self.inside, layout, first, last, True)
             add_to_groups(features, first, edges, groups)
             for q, far in enumerate(self.outside):
                 if far.size:
@@ -252,12 +253,10 @@ class FourierEngine:
         totals = np.zeros((1, self.layout.coefficients.size))
         blocks = [(first, min(first + _BLOCK, self.n)) for first in range(0, self.n, _BLOCK)]
         for first, last in blocks:
-            totals += _features(*self.loaded, self.inside, *self.layout, first, last, False)[1].sum(
-                axis=0
-            )
+            totals += _features(self.loaded, self.inside, self.layout, first, last, False)[1]
         totals *= self.layout.coefficients
         for first, last in blocks:
-            features, _ = _features(*self.loaded, self.inside, *self.layout, first, last, True)
+            features, _ = _features(self.loaded, self.inside, self.layout, first, last, True)
             sums[first:last] += (totals @ features)[0]
             for q, far in enumerate(self.outside):
                 if far.size:
@@ -290,10 +289,10 @@ class FourierEngine:
         moments, means = np.zeros((size, size)), np.zeros(size)
         for first in range(0, self.n, _BLOCK):
             features, parts = _features(
-                *self.loaded, self.inside, *self.layout, first, min(first + _BLOCK, self.n), True
+                self.loaded, self.inside, self.layout, first, min(first + _BLOCK, self.n), True
             )
             moments += gram(features)
-            means += parts.sum(axis=0)
+            means += parts
         means /= self.n
         return eigenvalues_of_product(
             moments / self.n - np.outer(means, means), np.diag(self.layout.coefficients)
@@ -327,9 +326,9 @@ class FourierEngine:
         for first in range(0, self.n, _BLOCK):
             last = min(first + _BLOCK, self.n)
             features, parts = _features(
-                *self.loaded, self.inside, *layout, first, last, weights is not None
+                self.loaded, self.inside, layout, first, last, weights is not None
             )
-            totals += parts.sum(axis=0)
+            totals += parts
             if weights is not None:
                 projections += product(weights, features, start + first)
             for q, far in enumerate(self.outside):
@@ -378,8 +377,8 @@ class _Layout:
     """Series of all slices one after another.
 
     For each slice the base frequency, the number of frequencies, where its features end and how
-    many of them are even; the coefficients of all features; and the matrices that combine them,
-    flattened.
+    many of them are even; the coefficients of all features; and pairs of matrices that combine
+    cosines and sines, where there are any.
     """
 
     def __init__(self, series: Sequence[Series]):
@@ -388,12 +387,14 @@ class _Layout:
         self.ends = np.cumsum([0, *(one.coefficients.size for one in series)])
         self.coefficients = np.concatenate([np.empty(0), *(one.coefficients for one in series)])
         self.evens = np.array([one.even.shape[1] for one in series], dtype=np.int64)
-        self.mix = np.concatenate(
-            [np.empty(0), *(part.ravel() for one in series for part in (one.even, one.odd))]
-        )
+        self.mixes = [(one.even, one.odd) for one in series if one.even.size]
 
-    def __iter__(self):
-        return iter((self.base, self.counts, self.ends, self.evens, self.mix))
+    @property
+    def mix(self) -> Array:
+        """The matrices that combine features, one after another."""
+        return np.concatenate(
+            [np.empty(0), *(part.ravel() for pair in self.mixes for part in pair)]
+        )
 
 
 def add_to_groups(features: Array, first: int, edges: np.ndarray, sums: Array) -> None:
@@ -412,11 +413,7 @@ def feature_block(y: Array, s: Array, a: Array, base: Array, counts: np.ndarray)
 
     Returns an array (sum of 2 counts, n): for each slice cosines, then sines.
     """
-    ends = np.cumsum([0, *(2 * np.asarray(counts))])
-    none = np.zeros(len(counts), dtype=np.int64)
-    return _features(
-        y, s, a, np.ones(y.shape), base, counts, ends, none, np.empty(0), 0, y.shape[1], True
-    )[0]
+    return _all_waves(y, s, a, np.ones(y.shape), base, counts, 0, y.shape[1], True)[0]
 
 
 def check_tolerance(tol: float) -> float:
@@ -508,116 +505,86 @@ def _imq_series(span: float, tol: float) -> Series | None:
     return None
 
 
-@parallel
-def _features(y, s, a, inside, base, counts, ends, evens, mix, first, last, keep):
-    """Features of samples first..last, slice after slice, and their sums over strips of samples.
+def _features(
+    loaded: Sequence[Array], inside: Array, layout: _Layout, first: int, last: int, keep: bool
+) -> tuple[Array, Array]:
+    """Features of samples first..last, slice after slice, and their sums.
 
-    Without `keep` the features are not kept.
+    Without `keep` there are no columns of features.
     """
-    m = y.shape[0]
-    width = last - first
-    strips = (width + _STRIP - 1) // _STRIP
-    features = np.empty((ends[m], width if keep else 0))
-    sums = np.empty((strips, ends[m]))
-    starts = np.zeros(m + 1, dtype=np.int64)  # of each slice's matrices
-    if mix.size > 0:
-        for q in range(m):
-            starts[q + 1] = starts[q] + counts[q] * (ends[q + 1] - ends[q])
-    for task in numba.prange(m * strips):
-        q = task // strips
-        start = (task % strips) * _STRIP
-        stop = min(start + _STRIP, width)
-        _feature_strip(
-            y[q, first + start : first + stop],
-            s[q, first + start : first + stop],
-            a[q],
-            inside[q, first + start : first + stop],
-            base[q],
-            counts[q],
-            evens[q],
-            mix[starts[q] : starts[q + 1]],
+    if not layout.mixes:
+        return _all_waves(*loaded, inside, layout.base, layout.counts, first, last, keep)
+    features = np.empty((layout.ends[-1], last - first if keep else 0))
+    sums = np.empty(layout.ends[-1])
+    some = max(1, _MOST_WAVES // (2 * int(layout.counts.max()) * (last - first)))
+    for q in range(0, len(layout.counts), some):
+        slices = slice(q, q + some)
+        waves, totals = _all_waves(
+            *(array[slices] for array in (*loaded, inside, layout.base, layout.counts)),
+            first,
+            last,
             keep,
-            features,
-            ends[q],
-            start,
-            sums[task % strips, ends[q] : ends[q + 1]],
         )
+        row = 0
+        for k, (even, odd) in enumerate(layout.mixes[slices], start=q):
+            out = int(layout.ends[k])
+            for mix in (even, odd):
+                rows, kept = slice(row, row + mix.shape[0]), slice(out, out + mix.shape[1])
+                sums[kept] = totals[rows] @ mix
+                if keep:
+                    features[kept] = product(mix.T, waves[rows].T)
+                row, out = rows.stop, kept.stop
     return features, sums
 
 
+def _all_waves(y, s, a, inside, base, counts, first, last, keep):
+    """Cosines, then sines, of samples first..last along each slice, and their sums."""
+    ends = np.cumsum([0, *(2 * counts)])
+    width = last - first
+    waves = np.empty((ends[-1], width if keep else 0))
+    sums = np.empty((-(-width // _STRIP), ends[-1]))
+    _waves(y, s, a, inside, base, ends, first, last, waves, sums)
+    return waves, sums.sum(axis=0)
+
+
+@parallel
+def _waves(y, s, a, inside, base, ends, first, last, waves, sums):
+    strips = sums.shape[0]
+    for task in numba.prange(y.shape[0] * strips):
+        q = task // strips
+        start = first + (task % strips) * _STRIP
+        stop = min(start + _STRIP, last)
+        _strip_of_waves(
+            y[q, start:stop],
+            s[q, start:stop],
+            a[q],
+            inside[q, start:stop],
+            base[q],
+            waves,
+            ends[q],
+            start - first,
+            sums[task % strips, ends[q] : ends[q + 1]],
+        )
+
+
 @compiled
-def _feature_strip(y, s, a, inside, base, count, evens, mix, keep, features, row, start, sums):
+def _strip_of_waves(y, s, a, inside, base, waves, row, start, sums):
+    # Rows of `waves` are cut out here: a piece of a matrix is not contiguous to the compiler.
     n = y.size
-    size = sums.size
     stop = start + n
-    scratch = np.empty((10, n))
+    count = sums.size // 2
+    scratch = np.empty((6, n))
     cos, sin, cos1, sin1 = scratch[0], scratch[1], scratch[2], scratch[3]
     for i in range(n):
         cos1[i] = math.cos(base * y[i])
         sin1[i] = math.sin(base * y[i])
         cos[i] = 1.0
         sin[i] = 0.0
-    sums[:] = 0.0
-    if keep and mix.size > 0:
-        for u in range(row, row + size):
-            for i in range(start, stop):
-                features[u, i] = 0.0
-    for f in range(0, count, 3):
-        # Three frequencies at a time: a combined feature is loaded and stored once for them.
-        waves = min(3, count - f)
-        for k in range(waves):
-            even, odd = scratch[4 + k], scratch[7 + k]
-            if keep and mix.size == 0:
-                even, odd = (
-                    features[row + f + k, start:stop],
-                    features[row + count + f + k, start:stop],
-                )
-            even_sum, odd_sum = _wave(
-                s, a * base * (f + k), inside, cos, sin, cos1, sin1, even, odd
-            )
-            if mix.size == 0:
-                sums[f + k], sums[count + f + k] = even_sum, odd_sum
-            else:
-                _combine(mix, count, evens, f + k, even_sum, odd_sum, sums)
-        if keep and mix.size > 0:
-            if waves < 3:
-                scratch[4 + waves : 7] = 0.0
-                scratch[7 + waves :] = 0.0
-            for u in range(size):
-                k = 4 if u < evens else 7
-                m0, m1, m2 = _mixing(mix, count, evens, size, u, f)
-                _add_three(
-                    features[row + u, start:stop],
-                    m0,
-                    scratch[k],
-                    m1,
-                    scratch[k + 1],
-                    m2,
-                    scratch[k + 2],
-                )
-
-
-@compiled
-def _combine(mix, count, evens, f, even_sum, odd_sum, sums):
-    """Add what the sums of one frequency are to those of the combined features."""
-    odds = sums.size - evens
-    for u in range(evens):
-        sums[u] += mix[f * evens + u] * even_sum
-    for u in range(odds):
-        sums[evens + u] += mix[count * evens + f * odds + u] * odd_sum
-
-
-@compiled
-def _mixing(mix, count, evens, size, u, f):
-    """What combined feature u takes of the frequencies f, f + 1 and f + 2.
-
-    Those beyond the last count for nothing.
-    """
-    even = u < evens
-    width = evens if even else size - evens
-    index = (u if even else count * evens + u - evens) + f * width
-    last = count - 1 - f
-    return mix[index], mix[index + min(1, last) * width], mix[index + min(2, last) * width]
+    even, odd = scratch[4], scratch[5]
+    for f in range(count):
+        if waves.shape[1] > 0:
+            even, odd = waves[row + f, start:stop], waves[row + count + f, start:stop]
+        sums[f], sums[count + f] = _wave(s, a * base * f, inside, cos, sin, cos1, sin1, even, odd)
 
 
 @compiled
@@ -635,13 +602,6 @@ def _wave(s, slope, inside, cos, sin, cos1, sin1, even, odd):
         cos[i] = c * cos1[i] - d * sin1[i]
         sin[i] = d * cos1[i] + c * sin1[i]
     return even_sum, odd_sum
-
-
-@compiled
-def _add_three(out, m0, x0, m1, x1, m2, x2):
-    prefer_wide_vectors()
-    for i in range(out.size):
-        out[i] += m0 * x0[i] + m1 * x1[i] + m2 * x2[i]
 
 
 @parallel

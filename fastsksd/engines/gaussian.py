@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numba
 import numpy as np
 
 from .._typing import Array
 from ..compute import smoothing
-from ..compute.jit import compiled, parallel, prefer_wide_vectors
 from ..compute.linalg import product
-from ..compute.pointwise import exp_nonpositive
 
 DENSE_LIMIT = 5000  # samples up to which the matrix is stored and GE is solved by Cholesky
 MOST_STEPS = 1000  # of conjugate gradients
@@ -164,7 +161,10 @@ def kernel_blocks(
     for start in range(0, y.shape[0], _BLOCK):
         block = slice(start, min(start + _BLOCK, y.shape[0]))
         k = product(y[block], x)
-        _rbf_from_products(k, y_squares[block], x_squares, 1.0 / width**2)
+        k -= 0.5 * y_squares[block, None]
+        k -= 0.5 * x_squares
+        k *= 1.0 / width**2
+        np.exp(np.minimum(k, 0.0, out=k), out=k)
         if not np.isnan(diagonal):
             k[np.arange(k.shape[0]), np.arange(block.start, block.stop)] = diagonal
         yield block, k
@@ -173,20 +173,6 @@ def kernel_blocks(
 def _with_squares(blocks, wanted):
     for block, k in blocks:
         yield block, k, k * k if wanted else None
-
-
-@parallel
-def _rbf_from_products(k, y_squares, x_squares, precision):
-    """Turn inner products into kernel values in place."""
-    for i in numba.prange(k.shape[0]):
-        _rbf_row(k[i], y_squares[i], x_squares, precision)
-
-
-@compiled
-def _rbf_row(k, y_square, x_squares, precision):
-    prefer_wide_vectors()
-    for j in range(k.size):
-        k[j] = exp_nonpositive(min(0.0, precision * (k[j] - 0.5 * (y_square + x_squares[j]))))
 
 
 def _stein_right_side(x, width):

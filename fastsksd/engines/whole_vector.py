@@ -95,7 +95,8 @@ class WholeVector:
         x, s = block.x_rows[rows], block.s_rows[rows]
         other_x, other_s = block.x_columns[columns], block.s_columns[columns]
         sx = product(s, other_x)
-        entries = _terms(
+        entries = np.zeros((self.widths.size + 1, len(x), len(other_x)))
+        _terms(
             self.code,
             self.widths,
             x.shape[1],
@@ -107,6 +108,7 @@ class WholeVector:
             np.einsum("id,id->i", s, x),
             np.einsum("id,id->i", other_s, other_x),
             own,
+            entries,
         )
         first, second = block.rows.start + rows.start, block.columns.start + columns.start
         return slice(first, first + len(x)), slice(second, second + len(other_x)), entries
@@ -254,11 +256,9 @@ class _Component(PairTerms):
 
 
 @parallel
-def _terms(code, widths, d, ss, xx, sx, x2_rows, x2_columns, sx_rows, sx_columns, own):
+def _terms(code, widths, d, ss, xx, sx, x2_rows, x2_columns, sx_rows, sx_columns, own, entries):
     count = widths.size
-    height, width = ss.shape
-    entries = np.zeros((count + 1, height, width))
-    for i in numba.prange(height):
+    for i in numba.prange(ss.shape[0]):
         j = i + 1 if own else 0
         for k in range(count):
             _row(
@@ -275,7 +275,6 @@ def _terms(code, widths, d, ss, xx, sx, x2_rows, x2_columns, sx_rows, sx_columns
                 entries[k, i, j:],
             )
         _linear_row(d, ss[i, j:], xx[i, j:], sx_rows[i], sx_columns[j:], entries[count, i, j:])
-    return entries
 
 
 @compiled
