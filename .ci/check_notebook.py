@@ -2,7 +2,8 @@
 
 The documentation shows notebooks as they are stored. Here each is run, and the words that it prints
 must be the stored ones. Numbers may differ, since some are times and some depend on the processor;
-so may cells with the tag "varies". ``--write`` stores the new outputs instead.
+so may cells with the tag "varies". The notice that code is being compiled depends on what ran
+before, and is left out. ``--write`` stores the new outputs instead.
 """
 
 import re
@@ -30,6 +31,8 @@ def tidy(notebook):
         cell.metadata.pop("execution", None)
         joined = []
         for output in cell.get("outputs", []):
+            if output.get("text", "").lstrip("\r ").startswith("fastsksd: compiling"):
+                continue
             if (
                 joined
                 and output.output_type == joined[-1].output_type == "stream"

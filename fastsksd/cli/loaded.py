@@ -8,7 +8,6 @@ waited for each other by spinning.
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..compute.threads import single_thread
+from ..compute.threads import core_count, single_thread
 from ..discrepancy import sksd
 from ..gof import gof_test
 from ..refine import refine_slices
@@ -43,7 +42,7 @@ def neighbours(count: int) -> Iterator[None]:
 
 def run_loaded_bench(repeat: int = 7) -> Iterator[str]:
     """Yield the lines of a Markdown table."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    count = core_count()
     rng = np.random.default_rng(0)
     x, few = rng.standard_normal((1000, 100)), rng.standard_normal((200, 100))
     slices = random_slices(100, 100, rng=0)

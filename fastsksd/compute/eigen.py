@@ -1,7 +1,6 @@
-"""Eigenproblems of symmetric matrices, small and dense or known by their products alone.
+"""Eigenproblems of symmetric matrices, dense (LAPACK's) or known by their products alone (Lanczos).
 
-Compiled like the products of `linalg`, and for the same reasons: no BLAS threads that fight with
-Numba's, and rounding that does not depend on the number of threads.
+Those known by their products are many small ones at once, compiled.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import numba
 import numpy as np
 
 from .._typing import Array
+from .blas import one_blas_thread
 from .jit import compiled, parallel
 from .linalg import add_scaled, dot
 
@@ -31,7 +31,8 @@ class Operators(Protocol):
 
 def symmetric_eigenvectors(matrix: Array) -> tuple[Array, Array]:
     """Eigenvalues of a symmetric matrix, largest first, and their eigenvectors as rows."""
-    values, vectors = np.linalg.eigh(matrix)
+    with one_blas_thread():
+        values, vectors = np.linalg.eigh(matrix)
     return values[::-1], np.ascontiguousarray(vectors.T[::-1])
 
 
@@ -154,7 +155,8 @@ def _ritz_gaps(m, finished):
         index = np.arange(k)
         matrices[:, index, index] = diagonal[fine]
         matrices[:, index[1:], index[:-1]] = off[fine]  # the lower triangle is enough
-        ritz = np.linalg.eigvalsh(matrices)
+        with one_blas_thread():
+            ritz = np.linalg.eigvalsh(matrices)
         gaps[rows[fine]] = (ritz[:, -1] - ritz[:, -2]) / units[fine]
     return gaps
 

@@ -20,27 +20,21 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from . import threads
+from . import notice, threads
+from .cache import keep
 
 # Sums may be reassociated (so that they vectorise) and products contracted; NaN and infinity keep
 # their meaning.
 FLOAT_FLAGS = {"nsz", "arcp", "contract", "reassoc"}
 
 pointwise = numba.njit(inline="always")
+notice.register()
 
 
 def _cached(**options):
-    """Decorator that keeps compiled code on disk, where there is a place for it to be kept."""
-
-    def decorate(function):
-        settings = {"nogil": True, "error_model": "numpy", "fastmath": FLOAT_FLAGS} | options
-        # Neither the package's folder nor the user's cache folder can be written to.
-        try:
-            return numba.njit(cache=True, **settings)(function)
-        except RuntimeError:
-            return numba.njit(**settings)(function)
-
-    return decorate
+    """Decorator that keeps compiled code on disk."""
+    settings = {"nogil": True, "error_model": "numpy", "fastmath": FLOAT_FLAGS} | options
+    return lambda function: keep(numba.njit(**settings)(function))
 
 
 compiled = _cached()

@@ -17,6 +17,7 @@ import numba
 import numpy as np
 
 from .._typing import Array
+from .blas import one_blas_thread
 from .jit import compiled, parallel, prefer_wide_vectors
 from .threads import share
 
@@ -194,7 +195,7 @@ def _forms_of_group(tile, weights, row, column, first, last, out):
         for start in range(top if row == column else 0, tile.shape[1], _COLUMNS):
             stop = min(start + _COLUMNS, tile.shape[1])
             size = stop - start
-            _tabulate(tile[top : top + height, start:stop], table)
+            _tabulate(tile, top, height, start, stop, table)
             for b in range(count):
                 out[b] += weights[b, row + top] * dot(
                     table[patterns[b], :size], weights[b, column + start : column + stop]
@@ -203,19 +204,24 @@ def _forms_of_group(tile, weights, row, column, first, last, out):
 
 
 @compiled
-def _tabulate(rows, table):
-    """Signed sums of the rows."""
+def _tabulate(tile, top, height, start, stop, table):
+    """Signed sums of some rows of a tile, from column start to stop."""
     prefer_wide_vectors()
-    for j in range(rows.shape[1]):
-        table[0, j] = rows[0, j]
-    for k in range(1, rows.shape[0]):
-        for j in range(rows.shape[1]):
-            table[0, j] += rows[k, j]
-    for k in range(1, rows.shape[0]):
+    size = stop - start
+    total, row = table[0], tile[top, start:stop]
+    for j in range(size):
+        total[j] = row[j]
+    for k in range(1, height):
+        row = tile[top + k, start:stop]
+        for j in range(size):
+            total[j] += row[j]
+    for k in range(1, height):
+        row = tile[top + k, start:stop]
         bit = 1 << (k - 1)
         for p in range(bit):
-            for j in range(rows.shape[1]):
-                table[bit + p, j] = table[p, j] - 2.0 * rows[k, j]
+            before, after = table[p], table[bit + p]
+            for j in range(size):
+                after[j] = before[j] - 2.0 * row[j]
 
 
 def eigenvalues_of_product(covariance: Array, coupling: Array) -> Array:
@@ -223,6 +229,7 @@ def eigenvalues_of_product(covariance: Array, coupling: Array) -> Array:
 
     With ``C = A A^T`` they are those of ``A^T T A``.
     """
-    values, vectors = np.linalg.eigh(covariance)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    return np.linalg.eigvalsh(root.T @ coupling @ root)
+    with one_blas_thread():
+        values, vectors = np.linalg.eigh(covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        return np.linalg.eigvalsh(root.T @ coupling @ root)

@@ -123,6 +123,12 @@ def _passive() -> Iterator[None]:
             del os.environ[name]
 
 
+def core_count() -> int:
+    """Cores that this process may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(cores or 1, cpu_limit())
+
+
 def cpu_limit(root: Path = Path("/sys/fs/cgroup")) -> int:
     """Cores that a control group (a container) grants, rounded up; many where there is no limit.
 

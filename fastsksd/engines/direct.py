@@ -109,13 +109,13 @@ def _stein_tiles(code, y, s, a, row, row_end, column, column_end, entries, sums)
         task = turn // 2 if turn % 2 == 0 else tasks - 1 - turn // 2
         first = row + task * _ROWS
         last = min(first + _ROWS, row_end)
-        some = entries[:, task * _ROWS :]
-        _stein_rows(code, y, s, a, first, last, column, column_end, some, sums[task])
+        _stein_rows(code, y, s, a, row, first, last, column, column_end, entries, sums[task])
 
 
 @compiled
-def _stein_rows(code, y, s, a, first, last, column, column_end, entries, sums):
+def _stein_rows(code, y, s, a, row, first, last, column, column_end, entries, sums):
     """Fill the rows first..last of a tile and sum them for each slice."""
+    # Rows of `entries` are cut out here: a piece of an array is not contiguous to the compiler.
     octave = entries.shape[0] == 2
     for q in range(y.shape[0]):
         total, half = 0.0, 0.0
@@ -123,9 +123,9 @@ def _stein_rows(code, y, s, a, first, last, column, column_end, entries, sums):
             start = max(column, i + 1)
             y_q = y[q, start:column_end]
             s_q = s[q, start:column_end]
-            out = entries[0, i - first, start - column :]
+            out = entries[0, i - row, start - column :]
             if octave:
-                other = entries[1, i - first, start - column :]
+                other = entries[1, i - row, start - column :]
                 sum0, sum1 = _stein_octave_row(y[q, i], s[q, i], a[q], y_q, s_q, out, other)
                 total += sum0
                 half += sum1

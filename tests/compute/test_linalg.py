@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastsksd.compute import threads
 from fastsksd.compute.linalg import gram, product, quadratic_forms
 
 
@@ -52,3 +53,17 @@ def test_quadratic_forms(n, count, kind):
         rtol=1e-10,
         atol=1e-10,
     )
+
+
+@pytest.mark.parametrize("shape", [(700, 40, 900), (300, 700, 301)])
+def test_rounding_does_not_depend_on_threads(shape):
+    m, depth, n = shape
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((m, depth)), rng.standard_normal((n, depth))
+    before = threads.get_num_threads()
+    results = []
+    for count in (1, before):
+        threads.set_num_threads(count)
+        results.append(product(a, b))
+    np.testing.assert_array_equal(*results)
+    np.testing.assert_allclose(results[0], a @ b.T, atol=1e-10)

@@ -4,8 +4,10 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from fastsksd.compute import threads
 from fastsksd.compute.threads import cpu_limit
 
 CODE = """
@@ -66,3 +68,20 @@ def test_limits_of_control_groups(tmp_path, files, cores):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
     assert cpu_limit(tmp_path) == cores
+
+
+def test_shared_work_is_done_once_and_errors_come_through():
+    done = np.zeros(1000)
+
+    def work(first, last):
+        done[first:last] += 1
+
+    threads.share(work, 1000)
+    threads.share(work, 0)
+    np.testing.assert_array_equal(done, 1.0)
+
+    def fail(first, last):
+        raise ValueError(f"{first} to {last}")
+
+    with pytest.raises(ValueError, match=r"\d+ to \d+"):
+        threads.share(fail, 10)

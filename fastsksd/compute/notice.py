@@ -1,0 +1,80 @@
+"""A word to the person who waits while code is compiled for the first time."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from numba.core import event
+
+_PATIENCE = 3.0  # seconds before functions are counted
+
+
+class _Notice(event.Listener):
+    """A line on standard error when compilation begins, and a count when it takes longer.
+
+    Only code of this package counts, and only where somebody is watching. Code that comes from the
+    cache is not compiled.
+    """
+
+    def __init__(self) -> None:
+        self.depth = self.done = 0
+        self.start: float | None = None
+
+    def on_start(self, compilation: Any) -> None:
+        """A function is compiled."""
+        if not _is_ours(compilation):
+            return
+        self.depth += 1
+        if not _is_watched():
+            return
+        if self.start is None:
+            self.start = time.monotonic()
+            print(
+                "fastsksd: compiling for this machine, once; `fastsksd warmup` does it beforehand.",
+                file=sys.stderr,
+                flush=True,
+            )
+        self._show()
+
+    def on_end(self, compilation: Any) -> None:
+        """It has been."""
+        if _is_ours(compilation):
+            self.depth -= 1
+            self.done += 1
+            if self.start is not None:
+                self._show()
+
+    def _show(self) -> None:
+        """The count, which is wiped off when there is nothing left to compile."""
+        seconds = time.monotonic() - (self.start or 0.0)  # since the first line
+        if seconds > _PATIENCE:
+            text = f"  {self.done} functions, {seconds:.0f} s" if self.depth else ""
+            print(f"\r{text:<30}\r", end="", file=sys.stderr, flush=True)
+
+
+def _is_ours(compilation: Any) -> bool:
+    function = getattr(compilation.data.get("dispatcher"), "py_func", None)
+    return getattr(function, "__module__", "").startswith("fastsksd.")
+
+
+def _is_watched() -> bool:
+    """Whether standard error is a terminal or a notebook."""
+    stream = sys.stderr
+    return stream is not None and (
+        stream.isatty() or "ipykernel.iostream" in type(stream).__module__
+    )
+
+
+_notice = _Notice()
+
+
+def register() -> None:
+    """Listen to Numba's compiler."""
+    event.register("numba:compile", _notice)
+
+
+def compiled_count() -> int:
+    """How many functions of this package have been compiled in this process."""
+    return _notice.done
