@@ -236,6 +236,9 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="calls beside busy processes, which the command starts and ends itself",
     )
+    bench.add_argument(
+        "--peers", action="store_true", help="the same work in JAX, which must be installed"
+    )
     _add_reproduce(commands)
     return parser
 
@@ -336,10 +339,15 @@ def _bench(arguments: argparse.Namespace) -> int:
     from ..engines.cuda import CudaUnavailable
     from .shell import Shell
 
-    if arguments.loaded and arguments.engine == "cuda":
-        print("fastsksd: --loaded is for the CPU; leave out --engine cuda.", file=sys.stderr)
+    if (arguments.loaded or arguments.peers) and arguments.engine == "cuda":
+        flag = "--loaded" if arguments.loaded else "--peers"
+        print(f"fastsksd: {flag} is for the CPU; leave out --engine cuda.", file=sys.stderr)
         return 2
-    if arguments.loaded:
+    if arguments.peers:
+        from .peers_bench import run_peers_bench
+
+        lines = run_peers_bench(arguments.repeat)
+    elif arguments.loaded:
         from .loaded import run_loaded_bench
 
         lines = run_loaded_bench(arguments.repeat)
@@ -354,7 +362,7 @@ def _bench(arguments: argparse.Namespace) -> int:
     try:
         for line in lines:
             print(line, flush=True)
-    except CudaUnavailable as error:
+    except (CudaUnavailable, ImportError) as error:
         print(f"fastsksd: {Shell().said(error)}", file=sys.stderr)
         return 2
     return 0
