@@ -24,7 +24,7 @@ from .split import Samples
 
 _BLOCK = 8192  # rows whose features are made at a time
 _STRETCH = 2**48  # beyond the number of groups of a stretch
-_ROOM = 64  # groups that there is room for at first
+_ROOM = 16  # groups that there is room for at first
 
 
 class Component(NamedTuple):
@@ -144,9 +144,9 @@ class FeatureSums:
         """Number of features."""
         return sum(one.features.size for one in self.components)
 
-    def empty(self, groups: Groups) -> FeatureSums:
-        """Sums of the same components, of no samples."""
-        return FeatureSums(self.components, groups)
+    def empty(self) -> FeatureSums:
+        """Sums of the same components over the same groups, of no samples."""
+        return FeatureSums(self.components, self.groups)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is sent to another process: sums without the room for more."""
