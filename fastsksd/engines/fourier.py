@@ -293,6 +293,26 @@ class FourierEngine:
         return sums, replicates
 
 
+class Reach(NamedTuple):
+    """The range of each slice, (m,) arrays.
+
+    Attributes
+    ----------
+    centre : (m,) array
+        Middle of the range.
+    inner, outer : (m,) arrays
+        Distances from the centre where the kernel begins and ends to fade, in bandwidths.
+    """
+
+    centre: Array
+    inner: Array
+    outer: Array
+
+    def some(self, slices: slice) -> Reach:
+        """The range of some of the slices."""
+        return Reach(*(array[slices] for array in self))
+
+
 class SliceFeatures(FeatureMap):
     """Features of slices on a range that is fixed before the samples are seen.
 
@@ -308,10 +328,9 @@ class SliceFeatures(FeatureMap):
         Code of the kernel.
     r, g : (m, d) arrays
         Directions of the slices.
-    h, centre : (m,) arrays
-        Bandwidth and middle of the range of each slice.
-    inner, outer : (m,) arrays
-        Where the kernel begins and ends to fade, in bandwidths.
+    h : (m,) array
+        Bandwidth of each slice.
+    reach : Reach
     tol : float
         Largest error of a Stein term.
 
@@ -321,22 +340,11 @@ class SliceFeatures(FeatureMap):
         If a series would have too many terms.
     """
 
-    def __init__(
-        self,
-        code: int,
-        r: Array,
-        g: Array,
-        h: Array,
-        centre: Array,
-        inner: Array,
-        outer: Array,
-        tol: float,
-    ) -> None:
-        self.r, self.g, self.h, self.centre = r, g, h, centre
-        self.inner, self.outer = inner, outer
+    def __init__(self, code: int, r: Array, g: Array, h: Array, reach: Reach, tol: float) -> None:
+        self.r, self.g, self.h, self.reach = r, g, h, reach
         self.a = np.einsum("md,md->m", r, g) / h
         series = []
-        for span in (2.0 * outer).tolist():
+        for span in (2.0 * reach.outer).tolist():
             long = series_length(code, span, tol) > _MOST_FEATURES[code]
             one = None if long else _series(code, span, tol)
             if one is None:
@@ -348,7 +356,7 @@ class SliceFeatures(FeatureMap):
 
     def group_sums(self, x: Array, s: Array, edges: np.ndarray) -> tuple[Array, Array]:
         """Sums of the features over groups, and the sum of the terms i = i of each slice."""
-        y = (product(self.g, x) - self.centre[:, None]) / self.h[:, None]
+        y = (product(self.g, x) - self.reach.centre[:, None]) / self.h[:, None]
         y, s, inside = self._faded(y, product(self.r, s))
         sums = np.zeros((edges.size - 1, self.size))
         for first in range(0, y.shape[1], _BLOCK):
@@ -359,13 +367,14 @@ class SliceFeatures(FeatureMap):
 
     def _faded(self, y: Array, s: Array) -> tuple[Array, Array, Array]:
         """Projections with the factor w, and with ``s + a w' / w`` for s."""
+        _, inner, outer = self.reach
         inside = np.ones_like(y)
-        beyond = np.abs(y) > self.inner[:, None] * (1.0 + 1e-12)
+        beyond = np.abs(y) > inner[:, None] * (1.0 + 1e-12)
         if not beyond.any():
             return y, s, inside
         q, i = np.nonzero(beyond)
-        width = np.maximum(self.outer - self.inner, 1e-300)[q]
-        u = np.minimum((np.abs(y[q, i]) - self.inner[q]) / width, 1.0)
+        width = np.maximum(outer - inner, 1e-300)[q]
+        u = np.minimum((np.abs(y[q, i]) - inner[q]) / width, 1.0)
         w = np.cos(0.5 * np.pi * u) ** 2
         some = w > 1e-20
         slope = -0.5 * np.pi * np.sin(np.pi * u[some]) * np.sign(y[q, i][some]) / width[some]

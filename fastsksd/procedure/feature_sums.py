@@ -188,7 +188,7 @@ class FeatureSums:
             self._sums = [
                 np.concatenate([sums, np.zeros((more, sums.shape[1]))]) for sums in self._sums
             ]
-        return np.array([self._place[number] for number in numbers.tolist()])
+        return np.array([self._place[number] for number in numbers.tolist()], dtype=int)
 
     def merge(self, other: FeatureSums) -> None:
         """Add the sums of the same components over other rows, with groups of the same size."""

@@ -32,7 +32,7 @@ from ..compute.linalg import product
 from ..compute.medians import median_distance, median_distances
 from ..compute.projections import spread
 from ..engines.features import FeatureMap
-from ..engines.fourier import SliceFeatures, series_length
+from ..engines.fourier import Reach, SliceFeatures, series_length
 from ..engines.random_waves import LinearFeatures, WaveFeatures, frequencies
 from ..kernels import FlatProjection, Kernel
 from .evaluation import Evaluation, sliced_evaluation
@@ -369,22 +369,24 @@ class _Maker:
         h = known.bandwidths(plan.kernel, part.metric, g, stretch)
         extremes = known.extremes(part.metric, g, stretch)
         y = product(g, known.some(stretch).within(part.metric).x)
-        numbers: dict[float, list[list[int]]] = {}
+        ranges = pairwise((0, *(one.size for one in pool.sets)))
+        step = int(_MOST_OF_SLICES // _LONG)
+        batches = [
+            [slice(k, min(k + step, last)) for k in range(first, last, step)]
+            for first, last in ranges
+        ]
+        numbers = {}
         for multiple in pool.multiples:
-            reach = _reach(plan.kernel.code, y, multiple * h, *extremes, known.fade, plan.tol)
-            numbers[multiple] = []
-            for first, last in pairwise((0, *(one.size for one in pool.sets))):
-                numbers[multiple].append([])
-                step = max(1, int(_MOST_OF_SLICES // _LONG))
-                for start in range(first, last, step):
-                    some = slice(start, min(start + step, last))
-                    features = SliceFeatures(
-                        plan.kernel.code,
-                        *(array[some] for array in (r, g, multiple * h, *reach)),
-                        plan.tol,
-                    )
-                    place = features, part.metric, stretch.start, stretch.stop
-                    numbers[multiple][-1].append(self._number(*place))
+            code, scaled = plan.kernel.code, multiple * h
+            reach = _reach(code, y, scaled, *extremes, known.fade, plan.tol)
+
+            def number(some: slice, scaled: Array = scaled, reach: Reach = reach) -> int:
+                features = SliceFeatures(
+                    code, r[some], g[some], scaled[some], reach.some(some), plan.tol
+                )
+                return self._number(features, part.metric, stretch.start, stretch.stop)
+
+            numbers[multiple] = [[number(some) for some in between] for between in batches]
         self.members.append(SlicedMembers(part.name, part.metric, pool, h, numbers))
 
     def whole_vector(self, part: str, label: str, metric: Metric | None, start: int) -> None:
@@ -410,12 +412,10 @@ class _Maker:
         self.members.append(MomentMembers(part, label, sums, number))
 
 
-def _reach(
-    code: int, y: Array, h: Array, low: Array, high: Array, fade: bool, tol: float
-) -> tuple[Array, Array, Array]:
-    """Centre of the range of each slice, and where the kernel begins and ends to fade.
+def _reach(code: int, y: Array, h: Array, low: Array, high: Array, fade: bool, tol: float) -> Reach:
+    """The range of each slice, for a kernel of bandwidths h.
 
-    The latter two are in bandwidths h. `y` are some samples, and all lie between `low` and `high`.
+    `y` are some samples, and all that are known lie between `low` and `high`.
     """
     centre, inner = 0.5 * (low + high), 0.5 * (high - low) / h
     outer = inner + _FADE if fade else inner.copy()
@@ -427,7 +427,7 @@ def _reach(
         farthest = max(high[q] - middle[q], middle[q] - low[q]) / h[q]
         inner[q] = min(max(core[q], affordable), farthest)
         outer[q] = inner[q] + max(_FADE, 0.1 * inner[q])
-    return centre, inner, outer
+    return Reach(centre, inner, outer)
 
 
 def _affordable_span(code: int, tol: float) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -224,24 +224,19 @@ def _test_of_family(source: _Source, score: Score | None, options: Options) -> G
     look = max(SHORT, 2 * count)
     front = source.head(look + 1, keep=True)
     x = _samples_of(front)
-    search = dict(estimator=options.estimator, score_q=options.score_q, debias=options.debias)
-    same = dict(kernel=options.kernel, tol=options.tol)
+    search: Any = dict(estimator=options.estimator, score_q=options.score_q, debias=options.debias)
+    same: Any = dict(kernel=options.kernel, tol=options.tol)
     if len(x) <= look:
         return _test_in_memory(front, x, score, options)
+    model: Any = score
     if separate:
-        first, values = _separate_samples(score, train)
+        first = _separate_samples(score, train)[0]
     else:
         first = x[:count].copy()
-        values = _scores_of(front)[:count] if score is None else None
+        if score is None or score_is_array(score):
+            model = _scores_of(front)[:count]
     del front, x
-    total = FamilyAccumulator(
-        first,
-        cast(Any, score if values is None or needs_function(options.estimator) else values),
-        separate=separate,
-        **search,
-        **same,
-        rng=options.rng,
-    )
+    total = FamilyAccumulator(first, model, separate=separate, **search, **same, rng=options.rng)
     searched = time.perf_counter()
     total = source.add_to(total)
     replicates: Any = dict(null=options.null or "wild", n_resamples=options.n_resamples)

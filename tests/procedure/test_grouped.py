@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import fastsksd as fs
-from fastsksd.engines.fourier import SliceFeatures, add_to_groups
+from fastsksd.engines.fourier import Reach, SliceFeatures, add_to_groups
 from fastsksd.procedure import grouped, plan
 from fastsksd.procedure.moments import DEGREES, MomentFeatures, location_and_unit, moments
 
@@ -57,9 +57,8 @@ def test_slices_match_a_kernel_that_fades(code, outer):
     slices = fs.Slices(np.eye(3)[:2], fs.random_slices(3, 2, rng=1).g)
     h, centre = np.array([1.0, 0.7]), np.array([0.1, 0.0])
     inner = np.array([1.9, 2.2]) if outer > 1 else np.array([20.0, 30.0])
-    features = SliceFeatures(
-        code, slices.r, slices.g, h, centre, inner, np.maximum(outer * inner, inner), 1e-10
-    )
+    reach = Reach(centre, inner, outer * inner)
+    features = SliceFeatures(code, slices.r, slices.g, h, reach, 1e-10)
     edges = np.array([0, 10, 60, 61, 150], dtype=np.int64)
     weights = rng.choice([-1.0, 1.0], (6, 4)) * rng.uniform(0.5, 2.0, (6, 4))
     sums, own = features.group_sums(x, scores, edges)
@@ -88,9 +87,8 @@ def test_a_stein_identity_holds_with_the_kernel_that_fades():
     """The mean of the features is zero under the model, though a tenth of the samples fade."""
     x = stats.norm.ppf((np.arange(20_000) + 0.5) / 20_000)[:, None]
     one = np.ones((1, 1))
-    features = SliceFeatures(
-        0, one, one, np.ones(1), np.zeros(1), np.array([1.0]), np.array([2.5]), 1e-8
-    )
+    reach = Reach(np.zeros(1), np.array([1.0]), np.array([2.5]))
+    features = SliceFeatures(0, one, one, np.ones(1), reach, 1e-8)
     sums, _ = features.group_sums(x, -x, np.array([0, 20_000]))
     assert np.abs(sums).max() / 20_000 < 2e-3
 
