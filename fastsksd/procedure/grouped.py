@@ -314,12 +314,11 @@ def _batches(components: Sequence[Component], groups: int) -> Iterator[list[Comp
     """Components in their order, as many at a time as memory is given to them."""
     batch: list[Component] = []
     for one in components:
-        batch.append(one)
-        if groups * sum(other.features.size for other in batch) > _AT_ONCE:
+        if batch and groups * sum(other.features.size for other in [*batch, one]) > _AT_ONCE:
             yield batch
             batch = []
-    if batch:
-        yield batch
+        batch.append(one)
+    yield batch
 
 
 def fix_family(plan: Plan, parts: Sequence[Part], known: Known) -> Family:
