@@ -62,8 +62,12 @@ class FamilyAccumulator:
         Score of the model at these samples.
     separate : bool
         Whether `first` are other samples than those that are tested.
-    estimator, score_q, debias
-        How active slices are found; see `active_slices`.
+    estimator : {"ke", "ksd", "ge", "exact"}
+        Estimate of the score difference, for active slices; see `active_slices`.
+    score_q : callable or model, optional
+        Score of the samples' own distribution, for the estimator "exact".
+    debias : bool
+        Whether the estimation noise of "ke" is left out.
     kernel : {"rbf", "imq"} or kernel object
         Kernel of the statistic.
     tol : float
