@@ -23,6 +23,8 @@ from ..compute.jit import compiled, parallel, prefer_wide_vectors
 from ..compute.linalg import dot, product
 from .features import FeatureMap
 
+_STRIP = 1024  # samples of a long group that a thread takes at a time
+
 
 def frequencies(code: int, count: int, d: int, rng: np.random.Generator) -> Array:
     """Frequencies of a kernel of unit bandwidth, (count, d)."""
@@ -43,7 +45,11 @@ class WaveFeatures(FeatureMap):
 
     def group_sums(self, x: Array, s: Array, edges: np.ndarray) -> tuple[Array, Array]:
         """Sums over groups, and what the terms i = i have of each coordinate."""
-        sums = _wave_sums(x, s, self.waves, edges).reshape(len(edges) - 1, -1)
+        # Of a few long groups every thread has a part.
+        fine = np.union1d(edges, np.arange(0, x.shape[0], _STRIP)) if len(edges) < 9 else edges
+        sums = _wave_sums(x, s, self.waves, fine).reshape(len(fine) - 1, -1)
+        if len(fine) > len(edges):
+            sums = np.add.reduceat(sums, np.searchsorted(fine, edges[:-1]), axis=0)
         return sums, np.einsum("nd,nd->d", s, s) + x.shape[0] * (self.waves**2).mean(axis=0)
 
     def pair_sums(self, total: Array, own: Array, n: int) -> Array:

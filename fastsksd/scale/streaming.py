@@ -138,7 +138,8 @@ def gof_stream(
     See Also
     --------
     gof_test : Samples in memory.
-    Accumulator : The sums, for chunks that arrive one by one.
+    FamilyAccumulator : The sums, for chunks that arrive one by one.
+    Accumulator : The same for one set of slices.
 
     Notes
     -----

@@ -68,6 +68,16 @@ def test_waves_match_loops(seed, d):
     check(WaveFeatures(waves), x, s, wave_matrix(x, s, waves))
 
 
+def test_long_groups_are_cut_for_threads():
+    x, s = np.random.default_rng(0).standard_normal((2, 5000, 2))
+    features = WaveFeatures(np.random.default_rng(1).standard_normal((3, 2)))
+    few, own = features.group_sums(x, s, np.array([0, 1, 2500, 5000]))
+    many, same = features.group_sums(x, s, np.array([0, 1, *range(100, 5001, 100)]))
+    np.testing.assert_allclose(few[1], many[1:26].sum(axis=0), atol=1e-9)
+    np.testing.assert_allclose(few[2], many[26:].sum(axis=0), atol=1e-9)
+    np.testing.assert_allclose(own, same)
+
+
 @given(seed=st.integers(0, 2**20), d=st.integers(1, 4))
 def test_linear_features_match_loops(seed, d):
     rng = np.random.default_rng(seed)
