@@ -23,6 +23,7 @@ from .report.explain import Explanation
 from .result import GofResult
 from .scale.accumulator import Accumulator
 from .scale.batch import BatchError, BatchResult, gof_batch
+from .scale.family_accumulator import FamilyAccumulator
 from .scale.streaming import gof_stream
 from .slices import Slices, active_slices, random_slices
 
@@ -34,6 +35,7 @@ __all__ = [
     "BatchResult",
     "Estimate",
     "Explanation",
+    "FamilyAccumulator",
     "GofResult",
     "Model",
     "Slices",

@@ -60,7 +60,7 @@ def gof_test(
     ----------
     x : (n, d) array or data frame
         Samples of the unknown distribution q. Names of columns become names of coordinates. A Dask
-        array is tested where it lies, by `gof_stream`: give null="spectral".
+        array is tested where it lies, by `gof_stream`.
     score : (n, d) array, callable or model
         Score of the model p, ``grad log p``: its values at `x`, a function x -> (n, d), or an
         object with a `.score` method. The density must be positive on all of R^d, or vanish at the
@@ -212,9 +212,13 @@ def gof_test(
     With fewer than 100 samples the linear kernel and the moments are left out: skewed features
     would reject right models too often.
 
-    With more than 4000 samples the time is linear in their number: replicates meet about 2000
+    With more than 4000 samples the time is linear in their number: replicates meet 1000 to 2000
     groups of samples instead of every one, kernels of the whole vector have random frequencies, and
-    the metric "full" is learnt on a sixth of the samples. With null="spectral" kernels of the whole
+    the metric "full" is learnt on a sixth of the samples. Median bandwidths are those of 20,000
+    samples. With heavy tails the kernels of slices fade beyond about 25 bandwidths (8 for IMQ), and
+    not before 99% of the samples. A number of training samples (``train=5000``) then fixes metrics,
+    bandwidths and ranges too, and the kernels of slices fade beyond their range. With
+    null="spectral" kernels of the whole
     vector look at the pairs within groups of 500 samples beyond 1000.
 
     References

@@ -47,7 +47,9 @@ CASES = {
     "family, lag found": _test(_chain(1000, 3), lag="auto"),
     "KSD, spectral": _test(method="ksd", null="spectral"),
     "FSSD": _test(method="fssd"),
-    "stream": lambda: fs.gof_stream([X[:100], X[100:]], np.negative, train=100, rng=0),
+    "stream": lambda: fs.gof_stream(
+        [X[:100], X[100:]], np.negative, train=100, null="spectral", rng=0
+    ),
 }
 
 

@@ -94,8 +94,8 @@ _WHAT: dict[str, dict[str, Any]] = {
     "--stream": dict(
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="read the file in blocks and test along one set of slices, for samples that do not "
-        "fit into memory (default: for files beyond 32 MB)",
+        help="read the file once, in blocks, for samples that do not fit into memory (default: for "
+        "files beyond 32 MB)",
     ),
 }
 _AGAINST: dict[str, dict[str, Any]] = {

@@ -31,7 +31,12 @@ LARGE = 2**25  # bytes from which on a file is read as a stream
 SLOW = 2**24  # numbers from which on the test of a family takes about half a minute
 _BLOCK_BYTES = 2**22  # of numbers read at a time
 # Values that options may have for a stream.
-_STREAMED = {"null": ("spectral",), "method": ("sksd",), "lag": (1,), "engine": ("auto", "fourier")}
+_STREAMED = {
+    "method": ("sksd",),
+    "lag": (1,),
+    "engine": ("auto", "fourier"),
+    "precondition": ("auto",),
+}
 
 
 class CommandError(ValueError):
@@ -232,8 +237,7 @@ class Job:
         conflict = self._unstreamable()
         if wanted and conflict:
             raise CommandError(
-                "--stream tests one set of slices with the limit distribution (--null spectral); "
-                f"{conflict} does not apply to it"
+                f"--stream reads the samples once, in blocks; {conflict} does not apply to it"
             )
         if wanted is not None:
             return wanted
@@ -246,8 +250,8 @@ class Job:
             )
             return False
         self.note(
-            f"{path} is large: it is tested as a stream, along one set of slices and for "
-            "independent samples (--no-stream for the whole test)"
+            f"{path} is large: it is tested as a stream of blocks of rows, for independent samples "
+            "(--no-stream reads it into memory)"
         )
         return True
 
@@ -256,6 +260,9 @@ class Job:
         for name, allowed in _STREAMED.items():
             if self.options.get(name, allowed[0]) not in allowed:
                 return f"--{name} {self.options[name]}"
+        one_set = {"n_slices", "basis"} & set(self.options)
+        if one_set and self.options.get("null", "spectral") != "spectral":
+            return f"--null {self.options['null']}"
         train = self.options.get("train")
         return None if train is None or isinstance(train, int) else f"--train {train}"
 
@@ -298,7 +305,7 @@ class Job:
         if self.n * self.d > SLOW and not {"n_slices", "basis", "method"} & set(self.options):
             self.note(
                 "the default test of so many samples takes half a minute or more; "
-                "--stream or --n-slices 3 --train 2000 take less"
+                "--n-slices 3 --train 2000 takes less"
             )
         return gof_test(kept[0], score, rng=self.arguments.seed, **self.options)
 

@@ -1,4 +1,8 @@
-"""Sums over pairs whose terms are products of feature vectors, in time linear in the samples."""
+"""Sums over pairs whose terms are products of feature vectors, in time linear in the samples.
+
+`FeaturePairs` has the features of all samples. A `FeatureMap` makes them of any samples, and only
+their sums over groups are kept: that is all that a statistic and its replicates need.
+"""
 
 from __future__ import annotations
 
@@ -49,3 +53,50 @@ class FeaturePairs:
         """Eigenvalues of the centred matrix of all terms, over n."""
         centred = self.features - self.features.mean(axis=1, keepdims=True)
         return np.linalg.eigvalsh(gram(centred if len(centred) <= self.n else centred.T)) / self.n
+
+
+class FeatureMap:
+    """Features of samples whose inner products are the terms of pairs.
+
+    What it needs to know is fixed before the samples are seen. Sums over groups of samples add and
+    merge, together with `own_size` numbers for the terms i = i.
+
+    Attributes
+    ----------
+    coefficients : (size,) array
+        Of the products of features.
+    own_size : int
+    """
+
+    coefficients: Array
+    own_size: int
+
+    @property
+    def size(self) -> int:
+        """Number of features."""
+        return self.coefficients.size
+
+    def group_sums(self, x: Array, s: Array, edges: np.ndarray) -> tuple[Array, Array]:
+        """Sums of the features of samples and scores (n, d) over groups, (groups, size).
+
+        Group k has the samples from ``edges[k]`` to ``edges[k + 1]``. Also the numbers for the
+        terms i = i, (own_size,), summed over all samples.
+        """
+        raise NotImplementedError
+
+    def pair_sums(self, total: Array, own: Array, n: int) -> Array:
+        """The sums over pairs of distinct samples, from those of all n samples.
+
+        One for each slice or moment, and one in all for a kernel of the whole vector.
+        """
+        raise NotImplementedError
+
+    def replicates(self, sums: Array, own: Array, n: int, weights: Array) -> Array:
+        """Sums over pairs of samples of distinct groups, for each row of weights of groups."""
+        met = product(weights, np.ascontiguousarray(sums.T))
+        lengths = weighted_squares(sums, self.coefficients)
+        return weighted_squares(met, self.coefficients) - weighted_squares(weights, lengths)
+
+    def coordinate_sums(self, total: Array, own: Array) -> Array:
+        """What belongs to each coordinate of the score in the sum over pairs, (d,)."""
+        raise NotImplementedError

@@ -28,7 +28,6 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numba
@@ -40,6 +39,7 @@ from ..compute.jit import compiled, parallel, prefer_wide_vectors
 from ..compute.linalg import eigenvalues_of_product, gram, product, weighted_squares
 from ..compute.pointwise import diagonal_term, stein_term
 from ..compute.series import fitted_series, reduced_series
+from .features import FeatureMap
 from .protocol import SliceEngine
 
 TOLERANCE = 1e-8
@@ -48,7 +48,6 @@ _STRIP = 512  # samples per task
 _MOST_FEATURES = {0: 8192, 1: 1024}  # of one slice, by kernel
 _MOST_OUTSIDE = 1024
 _MOST_WAVES = 2**22  # in memory at a time, where they are combined
-_MOST_WEIGHTS = 2**24  # in memory at a time, where groups are spread out
 # Fitted series are made for ranges on a geometric grid, so that slices of similar range share one.
 _RANGE_STEP = 1.05
 # How far the period of a fitted series goes beyond the range, in bandwidths: shorter ones need more
@@ -178,71 +177,6 @@ class FourierEngine:
             self.rescaled(multiple).sums_and_replicates(weights, start) for multiple in multiples
         ]
 
-    def sums_and_grouped_replicates(self, weights: Array, edges: np.ndarray) -> tuple[Array, Array]:
-        """`sums`, and replicates in which the samples of a group share their weight.
-
-        Group k has the samples from ``edges[k]`` to ``edges[k + 1]``. A replicate is the sum of
-        ``w_g w_g' mu_ij`` over pairs of samples of distinct groups. It costs time in the number of
-        groups, not of samples.
-        """
-        sums, replicates = np.zeros(self.m), np.zeros(weights.shape[0])
-        if self.rest is not None:
-            sums[self.long], replicates = self._spread_out(weights, edges)
-        if not self.long.all():
-            sums[~self.long], more = self._run_groups(weights, edges)
-            replicates = replicates + more
-        return sums, replicates
-
-    def _spread_out(self, weights, edges):
-        """The same by the other engine, which knows no groups."""
-        sizes = np.diff(edges)
-        batch = max(1, _MOST_WEIGHTS // self.n)
-        results = [
-            self.rest.sums_and_replicates(np.repeat(weights[b : b + batch], sizes, axis=1))
-            for b in range(0, weights.shape[0], batch)
-        ]
-        replicates = np.concatenate([values for _, values in results])
-        # Pairs within a group have been met, too.
-        within = np.zeros(len(sizes))
-        for g, (first, last) in enumerate(pairwise(edges.tolist())):
-            some = slice(first, last)
-            part = self.fallback(
-                self.code,
-                *(np.ascontiguousarray(array[self.long][:, some]) for array in (self.y, self.s)),
-                self.a[self.long],
-                np.ones(np.count_nonzero(self.long)),
-            )
-            within[g] = part.sums().sum()
-        return results[0][0], replicates - weights**2 @ within
-
-    def _run_groups(self, weights, edges):
-        layout = self.layout
-        _, s, a = self.loaded
-        groups = np.zeros((len(edges) - 1, layout.coefficients.size))
-        meets = [np.zeros((len(edges) - 1, far.size)) for far in self.outside]
-        for first in range(0, self.n, _BLOCK):
-            last = min(first + _BLOCK, self.n)
-            features, _ = _features(self.loaded, self.inside, layout, first, last, True)
-            add_to_groups(features, first, edges, groups)
-            for q, far in enumerate(self.outside):
-                if far.size:
-                    loaded = (array[q] for array in self.loaded)
-                    rows = _far_rows(self.code, *loaded, far, self.inside[q], first, last)
-                    add_to_groups(rows, first, edges, meets[q])
-        diagonal = (self.inside * diagonal_term(s, a[:, None])).sum(axis=1)
-        totals = groups.sum(axis=0)
-        sums = np.add.reduceat(layout.coefficients * totals**2, layout.ends[:-1]) - diagonal
-        met = product(weights, np.ascontiguousarray(groups.T))
-        replicates = weighted_squares(met, layout.coefficients)
-        replicates -= weights**2 @ (groups**2 @ layout.coefficients)
-        for q, far in enumerate(self.outside):
-            sums[q] += 2.0 * meets[q].sum()
-            own = np.searchsorted(edges, far, side="right") - 1  # groups of these samples
-            signs, each = weights[:, own], np.arange(far.size)
-            replicates += 2.0 * np.einsum("bo,bo->b", product(weights, meets[q].T), signs)
-            replicates -= 2.0 * signs**2 @ meets[q][own, each]
-        return sums, replicates
-
     def row_sums(self) -> Array:
         """``sum_{j != i} mu_ij`` for each i, summed over slices, (n,)."""
         sums = np.zeros(self.n) if self.rest is None else self.rest.row_sums()
@@ -257,7 +191,7 @@ class FourierEngine:
         totals *= self.layout.coefficients
         for first, last in blocks:
             features, _ = _features(self.loaded, self.inside, self.layout, first, last, True)
-            sums[first:last] += (totals @ features)[0]
+            sums[first:last] += product(totals, features.T)[0]
             for q, far in enumerate(self.outside):
                 if far.size:
                     rows = _far_rows(
@@ -358,6 +292,105 @@ class FourierEngine:
         return sums, replicates
 
 
+class Reach(NamedTuple):
+    """The range of each slice, (m,) arrays.
+
+    Attributes
+    ----------
+    centre : (m,) array
+        Middle of the range.
+    inner, outer : (m,) arrays
+        Distances from the centre where the kernel begins and ends to fade, in bandwidths.
+    """
+
+    centre: Array
+    inner: Array
+    outer: Array
+
+    def some(self, slices: slice) -> Reach:
+        """The range of some of the slices."""
+        return Reach(*(array[slices] for array in self))
+
+
+class SliceFeatures(FeatureMap):
+    """Features of slices on a range that is fixed before the samples are seen.
+
+    Along a slice, with y in bandwidths about the centre of the range, the kernel is
+    ``w(y) k(y - y') w(y')``. The factor w is 1 up to the distance `inner`, falls to 0 like a
+    squared cosine up to `outer`, and is 0 beyond. So no sample is ever outside of the series, and
+    the kernel is positive definite for all of them; within `inner` it is k itself. The feature of a
+    sample is ``(w phi)' a + s w phi = w ((s + a w' / w) phi + a phi')``.
+
+    Parameters
+    ----------
+    code : int
+        Code of the kernel.
+    r, g : (m, d) arrays
+        Directions of the slices.
+    h : (m,) array
+        Bandwidth of each slice.
+    reach : Reach
+    tol : float
+        Largest error of a Stein term.
+
+    Raises
+    ------
+    SeriesTooLong
+        If a series would have too many terms.
+    """
+
+    def __init__(self, code: int, r: Array, g: Array, h: Array, reach: Reach, tol: float) -> None:
+        self.r, self.g, self.h, self.reach = r, g, h, reach
+        self.a = np.einsum("md,md->m", r, g) / h
+        series = []
+        for span in (2.0 * reach.outer).tolist():
+            long = series_length(code, span, tol) > _MOST_FEATURES[code]
+            one = None if long else _series(code, span, tol)
+            if one is None:
+                raise SeriesTooLong(span)
+            series.append(one)
+        self.layout = _Layout(series)
+        self.coefficients = self.layout.coefficients
+        self.own_size = len(series)
+
+    def group_sums(self, x: Array, s: Array, edges: np.ndarray) -> tuple[Array, Array]:
+        """Sums of the features over groups, and the sum of the terms i = i of each slice."""
+        y = (product(self.g, x) - self.reach.centre[:, None]) / self.h[:, None]
+        y, s, inside = self._faded(y, product(self.r, s))
+        sums = np.zeros((edges.size - 1, self.size))
+        for first in range(0, y.shape[1], _BLOCK):
+            last = min(first + _BLOCK, y.shape[1])
+            features, _ = _features((y, s, self.a), inside, self.layout, first, last, True)
+            add_to_groups(features, first, edges, sums)
+        return sums, (inside**2 * diagonal_term(s, self.a[:, None])).sum(axis=1)
+
+    def _faded(self, y: Array, s: Array) -> tuple[Array, Array, Array]:
+        """Projections with the factor w, and with ``s + a w' / w`` for s."""
+        _, inner, outer = self.reach
+        inside = np.ones_like(y)
+        beyond = np.abs(y) > inner[:, None] * (1.0 + 1e-12)
+        if not beyond.any():
+            return y, s, inside
+        q, i = np.nonzero(beyond)
+        width = np.maximum(outer - inner, 1e-300)[q]
+        u = np.minimum((np.abs(y[q, i]) - inner[q]) / width, 1.0)
+        w = np.cos(0.5 * np.pi * u) ** 2
+        some = w > 1e-20
+        slope = -0.5 * np.pi * np.sin(np.pi * u[some]) * np.sign(y[q, i][some]) / width[some]
+        inside[q, i] = np.where(some, w, 0.0)
+        y[q[~some], i[~some]] = 0.0
+        s[q[some], i[some]] += self.a[q[some]] * slope / w[some]
+        return y, s, inside
+
+    def pair_sums(self, total: Array, own: Array, n: int) -> Array:
+        """The sum over pairs of each slice."""
+        return np.add.reduceat(self.coefficients * total**2, self.layout.ends[:-1]) - own
+
+
+class SeriesTooLong(Exception):
+    """A range of so many bandwidths that its series would be too long."""
+
+
 class Series(NamedTuple):
     """A kernel as ``sum_f coefficients_f xi_f xi'_f``.
 
@@ -436,7 +469,7 @@ def features_needed(code: int, y: Array, h: Array, tol: float = TOLERANCE) -> fl
     return math.inf if max(needed) > _MOST_FEATURES[code] else sum(needed)
 
 
-def _length(code: int, span: float, tol: float) -> float:
+def series_length(code: int, span: float, tol: float) -> float:
     """About how many features a series over `span` bandwidths has."""
     if code == 0:
         z = _cut(tol)
@@ -446,13 +479,13 @@ def _length(code: int, span: float, tol: float) -> float:
 
 def _cheapest(code: int, row: Array, tol: float, all_inside: bool = False) -> tuple[int, float]:
     """How many of the farthest samples to leave out of the core, and the features needed then."""
-    best = 0, _length(code, float(np.ptp(row)), tol)
+    best = 0, series_length(code, float(np.ptp(row)), tol)
     # Only a range far beyond that of a light tail is worth a search.
     if best[1] > 100.0 and not all_inside:
         ordered = np.sort(np.abs(row))[::-1]
         count = 1
         while count <= min(row.size // 2, _MOST_OUTSIDE):
-            features = count + _length(code, 2.0 * ordered[count], tol)
+            features = count + series_length(code, 2.0 * ordered[count], tol)
             if features < best[1]:
                 best = count, features
             count += max(1, count // 4)

@@ -13,42 +13,17 @@ groups of samples are all that a statistic and its replicates need.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numba
 import numpy as np
 
 from .._typing import Array
 from ..compute.jit import compiled, parallel, prefer_wide_vectors
-from ..compute.linalg import dot, product, weighted_squares
+from ..compute.linalg import dot, product
+from .features import FeatureMap
 
-
-class GroupSums:
-    """Sums over groups of features whose inner products are the terms of pairs.
-
-    Parameters
-    ----------
-    sums : (groups, features) array
-        Of each group.
-    own : float
-        The sum over samples of the squared lengths of their features.
-    coefficients : (features,) array, optional
-        Of the products of features; 1 by default.
-    """
-
-    def __init__(self, sums: Array, own: float, coefficients: Array | None = None):
-        self.sums = sums
-        self.own = own
-        self.coefficients = np.ones(sums.shape[1]) if coefficients is None else coefficients
-
-    def total(self) -> float:
-        """The sum of the terms over all pairs of distinct samples."""
-        return float(self.coefficients @ self.sums.sum(axis=0) ** 2 - self.own)
-
-    def replicates(self, weights: Array) -> Array:
-        """The same over pairs of samples of distinct groups, for each row of weights of groups."""
-        met = product(weights, np.ascontiguousarray(self.sums.T))
-        lengths = self.sums**2 @ self.coefficients
-        return weighted_squares(met, self.coefficients) - weights**2 @ lengths
+_STRIP = 1024  # samples of a long group that a thread takes at a time
 
 
 def frequencies(code: int, count: int, d: int, rng: np.random.Generator) -> Array:
@@ -60,23 +35,31 @@ def frequencies(code: int, count: int, d: int, rng: np.random.Generator) -> Arra
     return drawn * np.sqrt(2.0 * rng.gamma(0.5, size=(count, 1)))
 
 
-def wave_sums(x: Array, s: Array, waves: Array, edges: np.ndarray) -> GroupSums:
-    """Sums of the features of the frequencies `waves`, (R, d), over groups of samples.
+class WaveFeatures(FeatureMap):
+    """Features of the frequencies `waves`, (R, d)."""
 
-    Group k has the samples from ``edges[k]`` to ``edges[k + 1]``.
-    """
-    count, d = waves.shape
-    sums = _wave_sums(x, s, waves, edges).reshape(len(edges) - 1, -1)
-    squares = np.einsum("nd,nd->", s, s) * count + x.shape[0] * np.einsum("rd,rd->", waves, waves)
-    return GroupSums(sums, squares / count, np.full(2 * count * d, 1.0 / count))
+    def __init__(self, waves: Array) -> None:
+        self.waves = waves
+        count, self.own_size = waves.shape
+        self.coefficients = np.full(2 * waves.size, 1.0 / count)
 
+    def group_sums(self, x: Array, s: Array, edges: np.ndarray) -> tuple[Array, Array]:
+        """Sums over groups, and what the terms i = i have of each coordinate."""
+        # Of a few long groups every thread has a part.
+        fine = np.union1d(edges, np.arange(0, x.shape[0], _STRIP)) if len(edges) < 9 else edges
+        sums = _wave_sums(x, s, self.waves, fine).reshape(len(fine) - 1, -1)
+        if len(fine) > len(edges):
+            sums = np.add.reduceat(sums, np.searchsorted(fine, edges[:-1]), axis=0)
+        return sums, np.einsum("nd,nd->d", s, s) + x.shape[0] * (self.waves**2).mean(axis=0)
 
-def wave_parts(sums: GroupSums, s: Array, waves: Array) -> Array:
-    """What belongs to each coordinate of the score in the sum over pairs, (d,)."""
-    count, d = waves.shape
-    totals = sums.sums.sum(axis=0).reshape(2 * count, d)
-    own = np.einsum("nd,nd->d", s, s) + s.shape[0] * (waves**2).mean(axis=0)
-    return (totals**2).sum(axis=0) / count - own
+    def pair_sums(self, total: Array, own: Array, n: int) -> Array:
+        """The sum over pairs."""
+        return np.atleast_1d(self.coefficients @ total**2 - own.sum())
+
+    def coordinate_sums(self, total: Array, own: Array) -> Array:
+        """What belongs to each coordinate of the score in the sum over pairs, (d,)."""
+        count, d = self.waves.shape
+        return (total.reshape(2 * count, d) ** 2).sum(axis=0) / count - own
 
 
 @parallel
@@ -102,35 +85,53 @@ def _add_wave(s, wave, cos, sin, even, odd):
         odd[k] += s[k] * sin + wave[k] * cos
 
 
-def linear_sums(x: Array, s: Array, edges: np.ndarray, most: int, seed: int) -> GroupSums:
-    """Sums of the features ``s x^T + I`` of the linear kernel over groups.
+class LinearFeatures(FeatureMap):
+    """Features ``s x^T + I`` of the linear kernel in d dimensions.
 
     Of more than `most` features, `most` random combinations ``(s.u)(x.v) + u.v`` are taken, with u
-    and v of signs.
+    and v of signs drawn from `seed`. The terms i = i are those of each coordinate, (d,). With
+    combinations their own sum comes first, and the sum of all features last, for the coordinates.
     """
-    n, d = x.shape
-    groups = len(edges) - 1
-    if d * d <= most:
-        sums = np.empty((groups, d * d))
-        for g in range(groups):
-            part = slice(edges[g], edges[g + 1])
-            sums[g] = (s[part].T @ x[part] + (part.stop - part.start) * np.eye(d)).ravel()
-        lengths = np.einsum("nd,nd->n", s, s) * np.einsum("nd,nd->n", x, x)
-        return GroupSums(sums, float(lengths.sum() + 2.0 * np.einsum("nd,nd->", s, x) + n * d))
-    signs = np.random.default_rng(seed).choice([-1.0, 1.0], (2, most, d))
-    inner = np.einsum("rd,rd->r", *signs)
-    sums, own = np.empty((groups, most)), 0.0
-    for g in range(groups):
-        part = slice(edges[g], edges[g + 1])
-        features = product(s[part], signs[0]) * product(x[part], signs[1]) + inner
-        sums[g] = features.sum(axis=0)
-        own += float(np.einsum("nr,nr->", features, features)) / most
-    return GroupSums(sums, own, np.full(most, 1.0 / most))
 
+    def __init__(self, d: int, most: int, seed: int) -> None:
+        self.d = d
+        self.signs: Array | None = None
+        self.own_size = d
+        self.coefficients = np.ones(d * d)
+        if d * d > most:
+            self.signs = np.random.default_rng(seed).choice([-1.0, 1.0], (2, most, d))
+            self.own_size = 1 + d + d * d
+            self.coefficients = np.full(most, 1.0 / most)
 
-def linear_parts(x: Array, s: Array) -> Array:
-    """What belongs to each coordinate of the score in the linear kernel's sum over pairs, (d,)."""
-    n, d = x.shape
-    total = s.T @ x + n * np.eye(d)
-    own = (s**2).T @ np.einsum("nd,nd->n", x, x) + 2.0 * np.einsum("nd,nd->d", s, x) + n
-    return (total**2).sum(axis=1) - own
+    def group_sums(self, x: Array, s: Array, edges: np.ndarray) -> tuple[Array, Array]:
+        """Sums over groups, and numbers for the terms i = i."""
+        n, d = x.shape
+        sums = np.empty((len(edges) - 1, self.size))
+        own = (
+            np.einsum("nd,n->d", s**2, np.einsum("nd,nd->n", x, x))
+            + 2.0 * np.einsum("nd,nd->d", s, x)
+            + n
+        )
+        groups = [slice(*pair) for pair in pairwise(edges.tolist())]
+        if self.signs is None:
+            for g, part in enumerate(groups):
+                sums[g] = product(s[part].T, x[part].T).ravel()
+                sums[g, :: d + 1] += part.stop - part.start
+            return sums, own
+        inner, lengths = np.einsum("rd,rd->r", *self.signs), 0.0
+        for g, part in enumerate(groups):
+            features = product(s[part], self.signs[0]) * product(x[part], self.signs[1]) + inner
+            sums[g] = features.sum(axis=0)
+            lengths += float(np.einsum("nr,nr->", features, features)) / self.size
+        return sums, np.concatenate([[lengths], own, (product(s.T, x.T) + n * np.eye(d)).ravel()])
+
+    def pair_sums(self, total: Array, own: Array, n: int) -> Array:
+        """The sum over pairs."""
+        lengths = own.sum() if self.signs is None else own[0]
+        return np.atleast_1d(self.coefficients @ total**2 - lengths)
+
+    def coordinate_sums(self, total: Array, own: Array) -> Array:
+        """What belongs to each coordinate of the score in the sum over pairs, (d,)."""
+        if self.signs is not None:
+            total, own = own[1 + self.d :], own[1 : 1 + self.d]
+        return (total.reshape(self.d, self.d) ** 2).sum(axis=1) - own

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Any, cast
 
@@ -16,12 +15,13 @@ from ..compute.linalg import product
 from ..compute.medians import median_distances
 from ..compute.projections import project, spread
 from ..engines import Source
+from ..engines.fourier import SeriesTooLong
 from ..engines.pairs import statistic as pair_statistic
 from ..kernels import FlatProjection, Kernel
 from ..slices import Slices
-from .evaluation import Evaluation, Outcome
+from .evaluation import Evaluation, Outcome, sliced_evaluation
 from .family import Pool
-from .grouped import grouped_members, is_grouped
+from .grouped import grouped_members
 from .lags import choose_lag
 from .nulls import Weights, resampling_scale
 from .plan import Plan, check_lag_fits, check_test_size
@@ -39,15 +39,17 @@ def evaluate(plan: Plan, split: Any) -> Outcome:
     smallest = min(part.n for part in split.parts)
     check_test_size(smallest)
     samples, lag = split.samples, plan.lag
+    grouped = plan.is_grouped(samples.x.shape[0])
     if lag is None:
         first = split.parts[0]
-        lag = choose_lag(
-            first.tested.x, first.tested.scores, first.pools[0].slices, plan.kernel, smallest
-        )
+        inside = first.tested.within(first.metric) if grouped else first.tested
+        lag = choose_lag(inside.x, inside.scores, first.pools[0].slices, plan.kernel, smallest)
     check_lag_fits(lag, smallest)
-    if is_grouped(plan, samples.x.shape[0]):
-        project = partial(_project, everything=samples.x, kernel=plan.kernel)
-        return Outcome(grouped_members(plan, split, lag, _sliced, project), lag)
+    if grouped:
+        try:
+            return Outcome(grouped_members(plan, split, lag), lag)
+        except SeriesTooLong:
+            split = _in_their_metrics(split)
     weights = None
     if plan.null != "spectral":
         edges = sorted({part.stretch.start for part in split.parts} - {0})
@@ -58,6 +60,12 @@ def evaluate(plan: Plan, split: Any) -> Outcome:
     if plan.standard:
         members += unsliced_members(plan, samples, weights)
     return Outcome(members, lag)
+
+
+def _in_their_metrics(split: Split) -> Split:
+    """The split with its parts in their metrics, for pairs of samples one by one."""
+    parts = [part._replace(tested=part.tested.within(part.metric)) for part in split.parts]
+    return split._replace(parts=tuple(parts))
 
 
 def _evaluate_part(
@@ -125,46 +133,17 @@ def _resample(groups: Sequence[_Group], weights: Weights, first: int, scale: flo
 def _joined(name: str, groups: Sequence[_Group], multiple: float, part: Part) -> Evaluation:
     """The set of slices that these groups of a pool make up."""
     pool = groups[0].pool
-    return _sliced(
+    return sliced_evaluation(
         name,
         pool.kind,
         multiple,
-        part,
+        part.name,
+        part.metric,
         pool.slices[: groups[-1].stop],
         np.concatenate([group.statistics(multiple) for group in groups]),
         np.concatenate([multiple * group.h for group in groups]),
         " and ".join(group.pairs.name for group in groups),
         replicates=np.add.reduce([np.concatenate(group.replicates[multiple]) for group in groups]),
-    )
-
-
-def _sliced(
-    name: str,
-    kind: str,
-    multiple: float,
-    part: Part,
-    slices: Slices,
-    statistics: Array,
-    bandwidths: Array,
-    engine: str,
-    **nulls: Any,
-) -> Evaluation:
-    """The evaluation of a set of slices, with directions and bandwidths as the user knows them."""
-    units = None
-    if part.metric is not None:
-        slices, units, lengths = part.metric.to_user(slices)
-        bandwidths = bandwidths / lengths
-    return Evaluation(
-        name,
-        kind,
-        multiple,
-        part.name,
-        slices,
-        statistics,
-        bandwidths,
-        engine,
-        units=units,
-        **nulls,
     )
 
 
@@ -178,11 +157,12 @@ def _limit_members(plan: Plan, part: Part, pool: Pool, everything: Array) -> Ite
             pairs = plan.engine(
                 plan.kernel.code, y, s, a, multiple * h, source=source, spectral=True
             )
-            yield _sliced(
+            yield sliced_evaluation(
                 one.name,
                 pool.kind,
                 multiple,
-                part,
+                part.name,
+                part.metric,
                 slices,
                 check_statistic(pair_statistic(pairs, pairs.sums(), "u")),
                 multiple * h,

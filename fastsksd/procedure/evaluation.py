@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from .._typing import Array
 from ..compute.chi_square import log_tail_of_weighted_chi_square, positive_exp
 from ..slices import Slices
+from .metric import Metric
 from .nulls import resampling_pvalue
 
 
@@ -71,6 +72,28 @@ class Evaluation(NamedTuple):
         if self.replicates is not None:
             return resampling_pvalue(self.statistic, self.replicates)
         return positive_exp(self.log_pvalue)
+
+
+def sliced_evaluation(
+    name: str,
+    kind: str,
+    multiple: float,
+    part: str,
+    metric: Metric | None,
+    slices: Slices,
+    statistics: Array,
+    bandwidths: Array,
+    engine: str,
+    **nulls: Any,
+) -> Evaluation:
+    """The evaluation of a set of slices, with directions and bandwidths as the user knows them."""
+    units = None
+    if metric is not None:
+        slices, units, lengths = metric.to_user(slices)
+        bandwidths = bandwidths / lengths
+    return Evaluation(
+        name, kind, multiple, part, slices, statistics, bandwidths, engine, units=units, **nulls
+    )
 
 
 class Combined(NamedTuple):

@@ -4,245 +4,432 @@ With many samples, replicates need not meet every one of them. The samples are p
 random or, for a chain, in stretches. A replicate has one weight for each group, and is the sum of
 ``w_g w_g' mu_ij`` over pairs of samples of distinct groups. Sums of features over groups have the
 covariance of the features, whatever n, so the replicates have the distribution of the statistic
-under the null hypothesis, up to the error that comes with `GROUPS` groups. The statistic itself is
-over all pairs.
+under the null hypothesis, up to the error that comes with 1000 to `GROUPS` groups. The statistic
+itself is over all pairs.
 
 Every member is made of features then: slices of their Fourier series, moments as they are, kernels
 of the whole vector of random frequencies, see `engines.random_waves`. The metric "full" is learnt
 on a sixth of the samples, and its members are tested on the others. The skewness of moments is too
 small to be removed.
+
+First everything is fixed that the features depend on, see `fix_family`: metrics, slices,
+bandwidths, ranges of the Fourier series, frequencies, where moments are centred. Then the samples
+are added block by block, see `feature_sums`. In memory all samples fix it. With a number of
+training samples (``train=5000``) it is these alone, called the head. So it is for samples that are
+not in memory, see `fastsksd.scale.family_accumulator`, with the same result for the same rows.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
 from .._typing import Array
-from .._validate import check_statistic
-from ..compute.medians import median_distance
-from ..engines import load
-from ..engines.fourier import add_to_groups
-from ..engines.random_waves import (
-    GroupSums,
-    frequencies,
-    linear_parts,
-    linear_sums,
-    wave_parts,
-    wave_sums,
-)
-from .evaluation import Evaluation
+from ..compute.linalg import product
+from ..compute.medians import median_distance, median_distances
+from ..compute.projections import spread
+from ..engines.features import FeatureMap
+from ..engines.fourier import Reach, SliceFeatures, series_length
+from ..engines.random_waves import LinearFeatures, WaveFeatures, frequencies
+from ..kernels import FlatProjection, Kernel
+from .evaluation import Evaluation, sliced_evaluation
 from .family import Pool
-from .metric import full
-from .moments import DEGREES, location_and_unit, plain_moments
-from .nulls import Weights, resampling_scale
+from .feature_sums import Component, FeatureSums, Groups, Met, group_size, group_weights
+from .metric import Metric, full
+from .moments import DEGREES, MomentFeatures, location_and_unit
 from .plan import Plan
-from .split import Part, Samples, Split, metric_of_all
+from .split import Part, Samples, Split, fixed_part
 from .unsliced import (
     LARGEST_DEGREES,
     WIDTHS,
-    drawn_moments,
     has_full_metric,
     moment_evaluations,
     whole_vector_evaluations,
 )
 
-TAKES_OVER = 4000  # samples beyond which replicates meet groups
-GROUPS = 1998
+GROUPS = 2000  # at most, and more than half as many
 _LEARNT_ON = 6  # the metric "full" is learnt on one of so many parts of the samples
+_ENOUGH = 20_000  # samples that bandwidths are found on
 _FEATURES = 1500  # of a kernel of the whole vector, about
 _MOST_LINEAR = 10_000  # of the linear kernel
-_BLOCK = 8192  # samples whose moments are made at a time
-_MOST_PROJECTED = 4_000_000  # numbers: slices times samples at a time
+_BLOCK = 8192  # samples whose range is looked at a time
+_AT_ONCE = 2**23  # numbers: sums over groups in memory at a time
+_MOST_OF_SLICES = 4000  # features of slices in one component, about
+# Features of a slice that are always affordable. With heavy tails the kernel fades where the series
+# would be longer, but not within the range of 99% of the samples.
+_LONG = 128.0
+_CORE = 0.99
+_FADE = 1.0  # bandwidths over which the kernel fades, or a tenth of the range if that is more
 
 
-class _Groups:
-    """Groups of samples with their weights."""
+class Known(Protocol):
+    """The samples that fix the family.
 
-    def __init__(self, plan: Plan, split: Split, lag: float) -> None:
-        n = split.samples.x.shape[0]
-        breaks = {0, n, n // _LEARNT_ON, *(part.stretch.start for part in split.parts)}
-        self.edges = _edges(n, sorted(breaks))
-        starts = sorted({part.stretch.start for part in split.parts} - {0})
-        size = n / (self.edges.size - 1)
-        self.weights = Weights(
-            plan.null,
-            self.edges.size - 1,
-            plan.n_resamples,
-            lag=max(1.0, lag / size),
-            edges=np.searchsorted(self.edges, starts).tolist(),
-            rng=plan.rng,
-        ).matrix()
-
-    def within(self, stretch: slice) -> tuple[Array, np.ndarray]:
-        """Weights of the groups of a stretch, and their edges in it."""
-        first, last = np.searchsorted(self.edges, [stretch.start, stretch.stop]).tolist()
-        weights = np.ascontiguousarray(self.weights[:, first:last])
-        return weights, self.edges[first : last + 1] - stretch.start
-
-
-def _edges(n: int, breaks: list[int]) -> np.ndarray:
-    """Edges of groups of about equal size, with the breaks among them."""
-    parts = []
-    for start, stop in pairwise(breaks):
-        count = max(1, round(GROUPS * (stop - start) / n))
-        parts.append(np.linspace(start, stop, count + 1).astype(np.int64)[:-1])
-    return np.append(np.concatenate(parts), n)
-
-
-def is_grouped(plan: Plan, n: int) -> bool:
-    """Whether replicates meet groups of samples."""
-    resampled = plan.standard and plan.null != "spectral"
-    return resampled and n > TAKES_OVER and plan.engine_name != "direct"
-
-
-def grouped_members(
-    plan: Plan, split: Split, lag: float, sliced: Any, project: Any
-) -> list[Evaluation]:
-    """All members of the standard family.
-
-    ``project(part, slices)`` projects a part of the samples, ``sliced(...)`` makes the evaluation
-    of a set of slices.
+    Attributes
+    ----------
+    fade : bool
+        Whether other samples may be out of their range.
+    n : int
+        Their number.
+    rest : int
+        The first row that the metric "full" is not learnt on.
+    learning : Samples
+        Samples that it is learnt on.
     """
-    groups = _Groups(plan, split, lag)
-    members = [
-        one
-        for part in split.parts
-        for pool in part.pools
-        for one in _pool_members(plan, part, pool, groups, sliced, project)
-    ]
-    return members + _unsliced_members(plan, split.samples, groups)
+
+    fade: bool
+    n: int
+    rest: int
+
+    @property
+    def learning(self) -> Samples:
+        """Samples that the metric "full" is learnt on."""
+        ...
+
+    def some(self, stretch: slice) -> Samples:
+        """Samples that bandwidths are found on."""
+        ...
+
+    def bandwidths(self, kernel: Kernel, metric: Metric | None, g: Array, stretch: slice) -> Array:
+        """Bandwidths along slices in a metric."""
+        ...
+
+    def extremes(self, metric: Metric | None, g: Array, stretch: slice) -> tuple[Array, Array]:
+        """The smallest and the largest sample along each row of g in a metric."""
+        ...
 
 
-def _pool_members(
-    plan: Plan, part: Part, pool: Pool, groups: _Groups, sliced: Any, project: Any
-) -> list[Evaluation]:
-    weights, edges = groups.within(part.stretch)
-    n = part.n
-    scale = resampling_scale(plan.null, n)
-    batch = max(1, _MOST_PROJECTED // n)
-    found: dict[float, list[tuple[Array, Array]]] = {one: [] for one in pool.multiples}
-    widths, names = [], set()
-    for start, stop in pairwise((0, *(one.size for one in pool.sets))):
-        totals: dict[float, list[Any]] = {one: [[], 0.0] for one in pool.multiples}
-        for first in range(start, stop, batch):
-            slices = pool.slices[first : min(first + batch, stop)]
-            y, s, a, h = project(part, slices)
-            engine = cast(Any, load("fourier", plan.kernel.code, y, s, a, h, plan.tol))
-            widths.append(h)
-            for multiple in pool.multiples:
-                rescaled = engine if multiple == 1.0 else engine.rescaled(multiple)
-                sums, replicates = rescaled.sums_and_grouped_replicates(weights, edges)
-                totals[multiple][0].append(sums / (n * (n - 1.0)))
-                totals[multiple][1] = totals[multiple][1] + scale * replicates
-                names.add(rescaled.name)
-        for multiple, (statistics, replicates) in totals.items():
-            found[multiple].append((check_statistic(np.concatenate(statistics)), replicates))
-    h = np.concatenate(widths)
-    members = []
-    for count, one in enumerate(pool.sets, start=1):
-        for multiple in pool.multiples:
-            some = found[multiple][:count]
-            members.append(
-                sliced(
+class AllSamples:
+    """All samples, in memory."""
+
+    fade = False
+
+    def __init__(self, samples: Samples) -> None:
+        self.samples = samples
+        self.n = len(samples.x)
+        self.rest = self.n // _LEARNT_ON
+
+    @property
+    def learning(self) -> Samples:
+        """The first part of the samples."""
+        return self.samples.part(slice(0, self.rest))
+
+    def some(self, stretch: slice) -> Samples:
+        """Samples spread evenly over a stretch."""
+        part = self.samples.part(stretch)
+        n = len(part.x)
+        if n <= _ENOUGH:
+            return part
+        rows = np.linspace(0, n - 1, _ENOUGH).astype(int)
+        return Samples(part.x[rows], cast(Array, part.scores)[rows], part.rows[rows])
+
+    def bandwidths(self, kernel: Kernel, metric: Metric | None, g: Array, stretch: slice) -> Array:
+        """Bandwidths along slices in a metric.
+
+        Along a slice where the stretch does not vary, the bandwidth is the deviation of all
+        samples.
+        """
+        try:
+            return _bandwidths(kernel, self.some(stretch), metric, g)
+        except FlatProjection:
+            everything = self.samples.within(metric).x
+            x = everything[stretch]
+            scale = 1e-13 * spread(everything, g)
+            h, deviation = median_distances(product(g, x)), product(g, everything).std(axis=1)
+            h = np.where(h > scale, h, deviation)
+            if np.any(h <= scale):
+                raise
+            return h
+
+    def extremes(self, metric: Metric | None, g: Array, stretch: slice) -> tuple[Array, Array]:
+        """The smallest and the largest sample of a stretch along each row of g in a metric."""
+        low, high = np.full(len(g), np.inf), np.full(len(g), -np.inf)
+        for start in range(stretch.start, stretch.stop, _BLOCK):
+            block = self.samples.part(slice(start, min(start + _BLOCK, stretch.stop)))
+            y = product(g, block.within(metric).x)
+            low, high = np.minimum(low, y.min(axis=1)), np.maximum(high, y.max(axis=1))
+        return low, high
+
+
+class Head:
+    """The first samples, or separate ones; others follow."""
+
+    fade = True
+
+    def __init__(self, samples: Samples, separate: bool = False) -> None:
+        self.learning = samples
+        self.n = len(samples.x)
+        self.rest = 0 if separate else self.n
+
+    def some(self, stretch: slice) -> Samples:
+        """All of them."""
+        return self.learning
+
+    def bandwidths(self, kernel: Kernel, metric: Metric | None, g: Array, stretch: slice) -> Array:
+        """Bandwidths along slices in a metric."""
+        return _bandwidths(kernel, self.learning, metric, g)
+
+    def extremes(self, metric: Metric | None, g: Array, stretch: slice) -> tuple[Array, Array]:
+        """The smallest and the largest sample along each row of g in a metric."""
+        y = product(g, self.learning.within(metric).x)
+        return y.min(axis=1), y.max(axis=1)
+
+
+def _bandwidths(kernel: Kernel, samples: Samples, metric: Metric | None, g: Array) -> Array:
+    x = samples.within(metric).x
+    return kernel.bandwidths(product(g, x), spread(x, g))
+
+
+class Family(NamedTuple):
+    """Components, and the members that are made of them.
+
+    Members refer to components by their numbers.
+    """
+
+    components: tuple[Component, ...]
+    members: tuple[Members, ...]
+
+    def evaluations(self, met: Sequence[Met]) -> list[Evaluation]:
+        """The evaluations of all members."""
+        return [one for members in self.members for one in members.evaluations(met)]
+
+
+class SlicedMembers(NamedTuple):
+    """The sets of a pool of slices at all multiples of the bandwidth.
+
+    `numbers` are those of the components of the slices between two sets, for each multiple.
+    """
+
+    part: str
+    metric: Metric | None
+    pool: Pool
+    h: Array
+    numbers: dict[float, list[list[int]]]
+
+    def evaluations(self, met: Sequence[Met]) -> Iterator[Evaluation]:
+        """The evaluations of the members."""
+        for count, one in enumerate(self.pool.sets, start=1):
+            for multiple in self.pool.multiples:
+                some = [met[k] for numbers in self.numbers[multiple][:count] for k in numbers]
+                yield sliced_evaluation(
                     one.name,
-                    pool.kind,
+                    self.pool.kind,
                     multiple,
-                    part,
-                    pool.slices[: one.size],
-                    np.concatenate([statistics for statistics, _ in some]),
-                    multiple * h[: one.size],
-                    " and ".join(sorted(names)),
-                    replicates=np.add.reduce([replicates for _, replicates in some]),
+                    self.part,
+                    self.metric,
+                    self.pool.slices[: one.size],
+                    np.concatenate([each.statistics for each in some]),
+                    multiple * self.h[: one.size],
+                    "fourier",
+                    replicates=np.add.reduce([each.replicates for each in some]),
                 )
-            )
-    return members
 
 
-def _unsliced_members(plan: Plan, samples: Samples, groups: _Groups) -> list[Evaluation]:
-    """As `unsliced.unsliced_members`, from sums over groups."""
-    n, d = samples.x.shape
+class WholeVectorMembers(NamedTuple):
+    """Kernels of the whole vector at several widths, and the linear kernel, in one metric."""
+
+    part: str
+    label: str
+    h: float
+    linear: bool
+    numbers: list[int]
+
+    def evaluations(self, met: Sequence[Met]) -> list[Evaluation]:
+        """The evaluations of the members."""
+        some = [met[k] for k in self.numbers]
+        statistics = np.concatenate([one.statistics for one in some])
+        nulls = [dict(replicates=one.replicates) for one in some]
+        parts = [one.coordinates for one in some]
+        return whole_vector_evaluations(
+            self.label, self.part, self.linear, self.h, statistics, nulls, parts, "features"
+        )
+
+
+class MomentMembers(NamedTuple):
+    """Moments along coordinates in one metric."""
+
+    part: str
+    label: str
+    sums: bool
+    number: int
+
+    def evaluations(self, met: Sequence[Met]) -> list[Evaluation]:
+        """The evaluations of the members."""
+        one = met[self.number]
+        degrees = cast(MomentFeatures, one.component.features).degrees
+        return moment_evaluations(
+            self.label,
+            self.part,
+            degrees,
+            one.statistics,
+            one.statistics,
+            lambda rows, reduce: {"replicates": reduce(one.replicates[:, rows], axis=(1, 2))},
+            sums=self.sums,
+        )
+
+
+Members = SlicedMembers | WholeVectorMembers | MomentMembers
+
+
+def grouped_members(plan: Plan, split: Split, lag: float) -> list[Evaluation]:
+    """All members of the standard family, of samples in memory.
+
+    Raises
+    ------
+    SeriesTooLong
+        If samples range over so many bandwidths that a slice is better summed pair by pair.
+    """
+    samples = split.samples
+    n = len(samples.x)
+    family = _fixed_in_memory(plan, split)
+    breaks = {0, *(one.start for one in family.components)}
+    groups = Groups(tuple(sorted(breaks)), group_size(n, GROUPS))
+    numbers, _ = groups.cut(0, n)
+    weights = group_weights(groups, numbers, plan.null, plan.n_resamples, plan.rng, lag)
+    met: list[Met] = []
+    for some in _batches(family.components, numbers.size):
+        sums = FeatureSums(some, groups)
+        sums.add(samples, 0)
+        met += sums.meet(weights, plan.null)
+    return family.evaluations(met)
+
+
+def _fixed_in_memory(plan: Plan, split: Split) -> Family:
+    held_out = next((part for part in split.parts if part.name == "held out"), None)
+    if held_out is None or np.ndim(plan.train) > 0:
+        return fix_family(plan, split.parts, AllSamples(split.samples))
+    head = split.samples.part(slice(0, held_out.stretch.start))
+    fixed = [
+        fixed_part(plan, head)._replace(stretch=part.stretch)
+        for part in split.parts
+        if part.training is None
+    ]
+    return fix_family(plan, [*fixed, held_out], Head(head))
+
+
+def _batches(components: Sequence[Component], groups: int) -> Iterator[list[Component]]:
+    """Components in their order, as many at a time as memory is given to them."""
+    batch: list[Component] = []
+    for one in components:
+        if batch and groups * sum(other.features.size for other in [*batch, one]) > _AT_ONCE:
+            yield batch
+            batch = []
+        batch.append(one)
+    yield batch
+
+
+def fix_family(plan: Plan, parts: Sequence[Part], known: Known) -> Family:
+    """Fix all that the features of the standard family depend on.
+
+    `parts` are those of the samples, with the slices that were found; a stretch without an end goes
+    on to the last sample.
+    """
+    made = _Maker(plan, known)
+    for part in parts:
+        for pool in part.pools:
+            made.slices(part, pool)
     kind = plan.precondition if isinstance(plan.precondition, str) else "given"
-    learnt = has_full_metric(kind, n, d)
-    everything = slice(0, n)
-    members: list[Evaluation] = []
+    learnt = has_full_metric(kind, known.n, known.learning.x.shape[1])
     if kind != "full":
         label = "diagonal" if kind == "auto" else kind
-        inside = samples.within(metric_of_all(plan, samples))
-        members += _whole_vector(plan, inside, "all", label, groups.within(everything))
-        members += _moments(plan, inside, "all", label, groups.within(everything), not learnt)
+        metric = next(part.metric for part in parts if part.name == "all")
+        made.whole_vector("all", label, metric, 0)
+        made.moments("all", label, metric, 0, sums=not learnt)
     if learnt:
-        cut = n // _LEARNT_ON
-        rest = slice(cut, n)
-        head = samples.part(slice(0, cut))
-        inside = samples.part(rest).within(full(head.x, cast(Array, head.scores)))
-        members += _whole_vector(plan, inside, "held out", "full", groups.within(rest))
+        head = known.learning
+        metric = full(head.x, cast(Array, head.scores))
+        made.whole_vector("held out", "full", metric, known.rest)
         if kind == "auto":
-            members += _moments(plan, inside, "held out", "full", groups.within(rest), True)
-    return members
+            made.moments("held out", "full", metric, known.rest, sums=True)
+    return Family(tuple(made.components), tuple(made.members))
 
 
-def _whole_vector(
-    plan: Plan, samples: Samples, part: str, label: str, groups: tuple[Array, np.ndarray]
-) -> list[Evaluation]:
-    weights, edges = groups
-    x, s = samples.x, cast(Array, samples.scores)
-    n, d = x.shape
-    bandwidth = plan.kernel.bandwidth
-    h = median_distance(x) if isinstance(bandwidth, str) else float(np.asarray(bandwidth))
-    count = int(np.clip(_FEATURES // (2 * d), 8, 64))
-    drawn = frequencies(plan.kernel.code, count, d, plan.rng)
-    sums: list[GroupSums] = []
-    parts: list[Any] = []
-    for multiple in WIDTHS:
-        waves = drawn / (multiple * h)
-        sums.append(wave_sums(x, s, waves, edges))
-        parts.append(partial(_parts, wave_parts, n, sums[-1], s, waves))
-    sums.append(linear_sums(x, s, edges, _MOST_LINEAR, int(plan.rng.integers(2**63))))
-    parts.append(partial(_parts, linear_parts, n, x, s))
-    scale = resampling_scale(plan.null, n)
-    statistics = np.array([one.total() for one in sums]) / (n * (n - 1.0))
-    nulls = [dict(replicates=scale * one.replicates(weights)) for one in sums]
-    return whole_vector_evaluations(label, part, d > 1, h, statistics, nulls, parts, "features")
+class _Maker:
+    """Makes the members of a family with their components, one kind after the other."""
+
+    def __init__(self, plan: Plan, known: Known) -> None:
+        self.plan = plan
+        self.known = known
+        self.components: list[Component] = []
+        self.members: list[Members] = []
+
+    def _number(self, *component: Any) -> int:
+        """The number of a new component."""
+        self.components.append(Component(*component))
+        return len(self.components) - 1
+
+    def slices(self, part: Part, pool: Pool) -> None:
+        """The sets of a pool, tested on a part of the samples."""
+        plan, known, stretch = self.plan, self.known, part.stretch
+        r, g = pool.slices.r, pool.slices.g
+        h = known.bandwidths(plan.kernel, part.metric, g, stretch)
+        extremes = known.extremes(part.metric, g, stretch)
+        y = product(g, known.some(stretch).within(part.metric).x)
+        ranges = pairwise((0, *(one.size for one in pool.sets)))
+        step = int(_MOST_OF_SLICES // _LONG)
+        batches = [
+            [slice(k, min(k + step, last)) for k in range(first, last, step)]
+            for first, last in ranges
+        ]
+        numbers = {}
+        for multiple in pool.multiples:
+            code, scaled = plan.kernel.code, multiple * h
+            reach = _reach(code, y, scaled, *extremes, known.fade, plan.tol)
+
+            def number(some: slice, scaled: Array = scaled, reach: Reach = reach) -> int:
+                features = SliceFeatures(
+                    code, r[some], g[some], scaled[some], reach.some(some), plan.tol
+                )
+                return self._number(features, part.metric, stretch.start, stretch.stop)
+
+            numbers[multiple] = [[number(some) for some in between] for between in batches]
+        self.members.append(SlicedMembers(part.name, part.metric, pool, h, numbers))
+
+    def whole_vector(self, part: str, label: str, metric: Metric | None, start: int) -> None:
+        """Kernels of the whole vector at several widths, and the linear kernel."""
+        kernel, rng = self.plan.kernel, self.plan.rng
+        x = self.known.some(slice(start, self.known.n)).within(metric).x
+        d = x.shape[1]
+        bandwidth = kernel.bandwidth
+        h = median_distance(x) if isinstance(bandwidth, str) else float(np.asarray(bandwidth))
+        drawn = frequencies(kernel.code, int(np.clip(_FEATURES // (2 * d), 8, 64)), d, rng)
+        maps: list[FeatureMap] = [WaveFeatures(drawn / (multiple * h)) for multiple in WIDTHS]
+        maps.append(LinearFeatures(d, _MOST_LINEAR, int(rng.integers(2**63))))
+        numbers = [self._number(one, metric, start) for one in maps]
+        self.members.append(WholeVectorMembers(part, label, h, d > 1, numbers))
+
+    def moments(
+        self, part: str, label: str, metric: Metric | None, start: int, *, sums: bool
+    ) -> None:
+        """The largest moment and, if asked for, sums of squares over all of them."""
+        x = self.known.some(slice(start, self.known.n)).within(metric).x
+        degrees = DEGREES if sums else LARGEST_DEGREES
+        number = self._number(MomentFeatures(*location_and_unit(x), degrees), metric, start)
+        self.members.append(MomentMembers(part, label, sums, number))
 
 
-def _parts(function: Any, n: int, *arguments: Any) -> Array:
-    return function(*arguments) / (n * (n - 1.0))
+def _reach(code: int, y: Array, h: Array, low: Array, high: Array, fade: bool, tol: float) -> Reach:
+    """The range of each slice, for a kernel of bandwidths h.
+
+    `y` are some samples, and all that are known lie between `low` and `high`.
+    """
+    centre, inner = 0.5 * (low + high), 0.5 * (high - low) / h
+    outer = inner + _FADE if fade else inner.copy()
+    middle = np.median(y, axis=1)
+    core = np.quantile(np.abs(y - middle[:, None]), _CORE, axis=1) / h
+    affordable = 0.5 * _affordable_span(code, tol)
+    for q in np.flatnonzero(outer > affordable):
+        centre[q] = middle[q]
+        farthest = max(high[q] - middle[q], middle[q] - low[q]) / h[q]
+        inner[q] = min(max(core[q], affordable), farthest)
+        outer[q] = inner[q] + max(_FADE, 0.1 * inner[q])
+    return Reach(centre, inner, outer)
 
 
-def _moments(
-    plan: Plan,
-    samples: Samples,
-    part: str,
-    label: str,
-    groups: tuple[Array, np.ndarray],
-    sums: bool,
-) -> list[Evaluation]:
-    weights, edges = groups
-    x, s = samples.x, cast(Array, samples.scores)
-    n, d = x.shape
-    degrees = DEGREES if sums else LARGEST_DEGREES
-    place = location_and_unit(x)
-    totals, squares = np.zeros((edges.size - 1, len(degrees) * d)), np.zeros(len(degrees) * d)
-    for first in range(0, n, _BLOCK):
-        block = slice(first, first + _BLOCK)
-        features = plain_moments(x[block], s[block], *place, degrees).reshape(squares.size, -1)
-        add_to_groups(features, first, edges, totals)
-        squares += np.einsum("fn,fn->f", features, features)
-    unit = np.where(squares > 0, squares, 1.0) / n
-    statistics = (totals.sum(axis=0) ** 2 - squares) / unit / (n * (n - 1.0))
-    met = weights @ totals
-    replicates = resampling_scale(plan.null, n) * (met**2 - weights**2 @ totals**2) / unit
-    shape = (-1, len(degrees), d)
-    return moment_evaluations(
-        label,
-        part,
-        degrees,
-        statistics.reshape(shape[1:]),
-        statistics.reshape(shape[1:]),
-        partial(drawn_moments, replicates.reshape(shape), replicates.reshape(shape)),
-        sums=sums,
-    )
+def _affordable_span(code: int, tol: float) -> float:
+    """The range, in bandwidths, of a series of `_LONG` features; the length is linear in it."""
+    first, second = (series_length(code, span, tol) for span in (0.0, 1.0))
+    return (_LONG - first) / (second - first)

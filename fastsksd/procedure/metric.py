@@ -109,7 +109,7 @@ def _times(rows: Array, matrix: Array, *, transposed: bool) -> Array:
     """``matrix @ row``, or with the transposed matrix, for each row."""
     if matrix.ndim == 1:
         return rows * matrix
-    return rows @ (matrix if transposed else matrix.T)
+    return product(rows, matrix.T if transposed else matrix)
 
 
 def given(matrix: Array) -> Metric:

@@ -19,6 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .._typing import Array
+from ..compute.linalg import product
+from ..engines.features import FeatureMap
+from ..engines.fourier import add_to_groups
 from .metric import location_and_deviation, moderate
 
 DEGREES = (0, 1, 2, 3)
@@ -80,6 +83,37 @@ def plain_moments(
         slope = q * hermite[q - 1] - _DAMPING * z * hermite[q]
         features[row] = ((scores * hermite[q] + slope / unit) * damping).T
     return features
+
+
+class MomentFeatures(FeatureMap):
+    """Moments of any samples, centred and in units that are known beforehand.
+
+    The sums of squares, which stand for the terms i = i, give the root mean squares.
+    """
+
+    def __init__(self, centre: Array, unit: Array, degrees: tuple[int, ...]) -> None:
+        self.centre, self.unit, self.degrees = centre, unit, degrees
+        self.own_size = len(degrees) * centre.size
+        self.coefficients = np.ones(self.own_size)
+
+    def group_sums(self, x: Array, s: Array, edges: np.ndarray) -> tuple[Array, Array]:
+        """Sums over groups, and sums of squares, of all degrees and coordinates."""
+        features = plain_moments(x, s, self.centre, self.unit, self.degrees).reshape(self.size, -1)
+        sums = np.zeros((len(edges) - 1, self.size))
+        add_to_groups(features, 0, edges, sums)
+        return sums, np.einsum("fn,fn->f", features, features)
+
+    def pair_sums(self, total: Array, own: Array, n: int) -> Array:
+        """The sum over pairs of each degree and coordinate, (degrees, d)."""
+        return ((total**2 - own) / self._units(own, n)).reshape(len(self.degrees), -1)
+
+    def replicates(self, sums: Array, own: Array, n: int, weights: Array) -> Array:
+        """The same over pairs of distinct groups, (B, degrees, d)."""
+        squares = product(weights, sums.T) ** 2 - product(weights**2, sums.T**2)
+        return (squares / self._units(own, n)).reshape(-1, len(self.degrees), self.centre.size)
+
+    def _units(self, own: Array, n: int) -> Array:
+        return np.where(own > 0, own, 1.0) / n
 
 
 def _root_mean_square(features: Array) -> Array:

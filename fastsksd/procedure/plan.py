@@ -47,6 +47,7 @@ from .family import (
 from .metric import FOLDS, check_precondition
 from .nulls import NULLS
 
+TAKES_OVER = 4000  # samples beyond which replicates of the family meet groups of them
 MOST_TRAINING = 5000  # samples that slices are found on by default: the cost is quadratic
 
 _COMMON = {"precondition", "kernel", "null", "lag", "n_resamples", "engine", "tol", "method", "rng"}
@@ -199,6 +200,11 @@ class Plan:
     def in_order(self) -> bool:
         """Whether the order of the samples counts, as in a Markov chain."""
         return self.lag is None or self.lag > 1
+
+    def is_grouped(self, n: int) -> bool:
+        """Whether replicates meet groups of the n samples, see `fastsksd.procedure.grouped`."""
+        resampled = self.standard and self.null != "spectral"
+        return resampled and n > TAKES_OVER and self.engine_name != "direct"
 
     @property
     def needs_score(self) -> bool:

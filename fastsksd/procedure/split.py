@@ -85,7 +85,8 @@ class Part(NamedTuple):
     stretch : slice
         Of the samples of the `Split`.
     tested : Samples
-        The samples of that stretch, in the metric.
+        The samples of that stretch, in the metric; as they came where there are so many that
+        replicates meet groups of them.
     metric : Metric or None
         Coordinates of the test; None for those of the caller.
     training : Samples or None
@@ -157,21 +158,21 @@ def make_split(plan: Plan, x: Array, score: Score) -> Split:
         samples = Samples(x[order], scores[order], order)
     parts = []
     if plan.fixed or train is None:
-        parts.append(_fixed_part(plan, samples))
+        parts.append(fixed_part(plan, samples))
     if separate:
         found_on = _separate(x, score, train)
-        parts.append(_trained_part("held out", slice(0, n), found_on, samples, plan))
+        parts.append(trained_part("held out", slice(0, n), found_on, samples, plan))
     elif train is not None:
         head, tail = slice(0, n_train), slice(n_train, n)
         folds = [("held out", tail, head)]
         if is_cross(train):
             folds = [("half 1", head, tail), ("half 2", tail, head)]
         for name, tested, training in folds:
-            parts.append(_trained_part(name, tested, samples.part(training), samples, plan))
+            parts.append(trained_part(name, tested, samples.part(training), samples, plan))
     return Split(samples, tuple(parts), score)
 
 
-def _fixed_part(plan: Plan, samples: Samples) -> Part:
+def fixed_part(plan: Plan, samples: Samples) -> Part:
     """All samples, along slices known beforehand."""
     metric = metric_of_all(plan, samples)
     pools = plan.fixed
@@ -182,7 +183,8 @@ def _fixed_part(plan: Plan, samples: Samples) -> Part:
             else pool._replace(slices=metric.from_user(pool.slices))
             for pool in pools
         )
-    return Part("all", slice(0, len(samples.x)), samples.within(metric), metric, pools=pools)
+    tested = _tested(plan, samples, samples, metric)
+    return Part("all", slice(0, len(samples.x)), tested, metric, pools=pools)
 
 
 def metric_of_all(plan: Plan, samples: Samples) -> Metric | None:
@@ -198,9 +200,7 @@ def metric_of_all(plan: Plan, samples: Samples) -> Metric | None:
     return metrics.diagonal(samples.x, cast(Array, samples.scores))
 
 
-def _trained_part(
-    name: str, tested: slice, training: Samples, samples: Samples, plan: Plan
-) -> Part:
+def trained_part(name: str, tested: slice, training: Samples, samples: Samples, plan: Plan) -> Part:
     """A stretch of the samples, along slices found on training samples, in their metric."""
     training = _capped(training, plan)
     scores = cast(Array, training.scores)
@@ -211,7 +211,13 @@ def _trained_part(
         metric = metrics.full(training.x, scores)
     elif plan.precondition != "raw":
         metric = metrics.diagonal(training.x, scores)
-    return Part(name, tested, samples.part(tested).within(metric), metric, training.within(metric))
+    inside = _tested(plan, samples.part(tested), samples, metric)
+    return Part(name, tested, inside, metric, training.within(metric))
+
+
+def _tested(plan: Plan, part: Samples, samples: Samples, metric: Metric | None) -> Samples:
+    """A part of the samples in its metric, unless they are many, and mapped block by block."""
+    return part if plan.is_grouped(len(samples.x)) else part.within(metric)
 
 
 def _training_size(train: object, n: int) -> int:

@@ -136,6 +136,11 @@ class Accumulator:
         # Second moments of the features, for pairs of cells in order.
         self._moments: dict[tuple[_Cell, _Cell], Array] = {}
 
+    @property
+    def d(self) -> int:
+        """Number of columns."""
+        return self.slices.d
+
     def empty(self) -> Accumulator:
         """Make an accumulator of the same kind without samples, to be filled and merged.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from .._validate import (
 
 if TYPE_CHECKING:
     from .accumulator import Accumulator
+    from .family_accumulator import FamilyAccumulator
+
+_Sums = TypeVar("_Sums", "Accumulator", "FamilyAccumulator")
 
 _READ_BYTES = 2**25  # of an array that is read in blocks of rows
 
@@ -88,7 +91,7 @@ class Rows:
         self._left = itertools.chain(taken, rest) if keep else rest
         return taken
 
-    def add_to(self, total: Accumulator) -> Accumulator:
+    def add_to(self, total: _Sums) -> _Sums:
         """Add all chunks to an accumulator, and return it."""
         for chunk in self._left:
             with chunk.named():

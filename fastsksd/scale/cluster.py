@@ -12,6 +12,7 @@ import math
 import uuid
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import accumulate
 from typing import Any
 
 from .._typing import Array
@@ -21,12 +22,13 @@ from ..procedure.plan import Options
 from ..result import GofResult
 from .accumulator import Accumulator
 from .chunks import Chunk
+from .family_accumulator import FamilyAccumulator
 from .streaming import gof_stream
 
 # Options of `gof_stream`, which are all options of `gof_test`.
 STREAMED = (
     *("slices", "n_slices", "basis", "estimator", "score_q", "debias", "train"),
-    *("kernel", "tol", "n_resamples", "rng"),
+    *("kernel", "tol", "null", "n_resamples", "rng"),
 )
 _AHEAD = 3  # tasks handed out per thread of the workers
 _RETRIES = 3
@@ -168,6 +170,7 @@ class DaskRows:
             )
         else:
             check_score(score)
+        self._known = x.chunks[0]
         blocks = x.to_delayed().ravel()
         scores = score.to_delayed().ravel() if values else [_constant(score)] * len(blocks)
         self._left = [
@@ -191,15 +194,31 @@ class DaskRows:
             self._left = left
         return taken
 
-    def add_to(self, total: Accumulator) -> Accumulator:
+    def add_to(self, total: Any) -> Any:
         """Add all chunks to an accumulator, and return it."""
         from dask import delayed
 
+        firsts = [0] * len(self._left)
+        if isinstance(total, FamilyAccumulator):
+            sizes = self._sizes()
+            firsts = list(accumulate(sizes, initial=0))[:-1]
+            total.expect(sum(sizes))
         empty = _constant(total.empty())
-        parts = [delayed(_part)(empty, *block) for block in self._left]
+        parts = [
+            delayed(_part)(empty, *block, first)
+            for block, first in zip(self._left, firsts, strict=True)
+        ]
         while len(parts) > 1:
             parts = [delayed(_merged)(parts[k : k + _FAN]) for k in range(0, len(parts), _FAN)]
         return total.merge(parts[0].compute()) if parts else total
+
+    def _sizes(self) -> list[int]:
+        """Number of rows of every chunk; they are counted where Dask does not know them."""
+        from dask import compute, delayed
+
+        if not any(math.isnan(size) for size in self._known):
+            return [int(size) for size in self._known]
+        return list(compute(*(delayed(len)(x) for _, x, _, _ in self._left)))
 
 
 def _aligned(score: Any, x: Any) -> Any:
@@ -232,14 +251,15 @@ def _front(x: Array, score: Any, count: int) -> tuple[int, Array, Any]:
     return x.shape[0], x[:count], score[:count] if score_is_array(score) else score
 
 
-def _part(empty: Accumulator, number: int, x: Array, score: Any, skip: int) -> Accumulator:
+def _part(empty: Any, number: int, x: Array, score: Any, skip: int, first: int) -> Any:
     with single_thread():
-        chunk = Chunk(number, x, score, empty.slices.d).rows(skip, None)
+        chunk = Chunk(number, x, score, empty.d).rows(skip, None)
+        part = empty.empty() if isinstance(empty, Accumulator) else empty.empty(first)
         with chunk.named():
-            return empty.empty().add(chunk.x, chunk.score)
+            return part.add(chunk.x, chunk.score)
 
 
-def _merged(parts: list[Accumulator]) -> Accumulator:
+def _merged(parts: list[Any]) -> Any:
     total = parts[0].empty()
     for part in parts:
         total.merge(part)
@@ -248,7 +268,9 @@ def _merged(parts: list[Accumulator]) -> Accumulator:
 
 def gof_test_of_dask(x: Any, score: Any, options: Options) -> GofResult:
     """`gof_test` of a Dask array: what applies goes to `gof_stream`, anything else is an error."""
-    allowed = {"null": ("spectral",), "engine": ("auto", "fourier"), "method": ("sksd",)}
+    allowed: dict[str, tuple[str, ...]] = {"engine": ("auto", "fourier"), "method": ("sksd",)}
+    if options.slices is not None or options.n_slices is not None or options.basis is not None:
+        allowed["null"] = ("spectral",)
     for name, choices in allowed.items():
         value = getattr(options, name)
         if not isinstance(value, str) or value not in choices:

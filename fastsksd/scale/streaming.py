@@ -1,7 +1,7 @@
 """`gof_stream`: a test of more samples than memory holds, in one pass over them.
 
-The first rows give what must be known beforehand: slices, range and bandwidths. Then chunk after
-chunk is added to an `Accumulator`.
+The first rows give what must be known beforehand: slices, metrics, ranges and bandwidths. Then
+chunk after chunk is added to a `FamilyAccumulator` or, for one set of slices, to an `Accumulator`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .._typing import Array, ArrayLike, KernelLike, Rng, Score, SlicesLike
+from .._typing import Array, ArrayLike, KernelLike, Null, Rng, Score, SlicesLike
 from .._validate import (
     ArgumentError,
     ArgumentTypeError,
@@ -28,15 +28,20 @@ from .._validate import (
     score_is_array,
 )
 from ..engines.fourier import TOLERANCE
+from ..gof import gof_test
+from ..procedure.nulls import NULLS
 from ..procedure.plan import NOTHING_TO_CHOOSE, Options, check_debias
 from ..result import GofResult
 from ..score_difference import ESTIMATORS, needs_function
 from ..slices import active_slices, check_basis
 from .accumulator import Accumulator
 from .chunks import Chunk, Rows
+from .family_accumulator import FamilyAccumulator
 
 LEARNING = 5000  # rows at the front of a stream that give range and bandwidths
-TRAINING = 2000  # rows that slices are found on
+TRAINING = 2000  # rows that one set of slices is found on
+HEAD = 5000  # rows that fix the family
+SHORT = 20_000  # rows up to which the family is tested in memory
 
 
 class _Source(Protocol):
@@ -44,7 +49,7 @@ class _Source(Protocol):
 
     def head(self, count: int, keep: bool) -> list[Chunk]: ...
 
-    def add_to(self, total: Accumulator) -> Accumulator: ...
+    def add_to(self, total: Any) -> Any: ...
 
 
 def gof_stream(
@@ -60,12 +65,13 @@ def gof_stream(
     train: int | ArrayLike | None = None,
     kernel: KernelLike = "rbf",
     tol: float = TOLERANCE,
+    null: Null | None = None,
     n_resamples: int = 1000,
     rng: Rng = None,
 ) -> GofResult:
     """Test samples that need not fit into memory: a stream, or an array on disk or on a cluster.
 
-    The samples are read once.
+    With no option but `rng` this is the aggregated test of `gof_test`. The samples are read once.
 
     Parameters
     ----------
@@ -78,7 +84,7 @@ def gof_stream(
             An array with a `.shape` that can be sliced (a memory map, Zarr, HDF5). It is read in
             blocks of rows of about 32 MB.
         Dask array
-            Split along its rows only. Every chunk becomes an `Accumulator` where it lies, and these
+            Split along its rows only. Every chunk becomes an accumulator where it lies, and these
             are merged.
     score : callable, model or array-like, optional
         Score of the model, evaluated chunk by chunk; or its values, (n, d), in an array of the same
@@ -87,8 +93,9 @@ def gof_stream(
         Directions chosen beforehand. The first 5000 rows then give the range and the median
         bandwidths; they are tested too.
     n_slices : int, optional
-        Without `slices`, how many are found; see `active_slices`. By default the top 3 active
-        directions are found.
+        Test along so many active directions, which are found on the first rows. Without `slices`,
+        `n_slices` and `basis` the standard family is tested; with null="spectral" the top 3 active
+        directions.
     basis : "identity" or (m, d) array, optional
         Fixed directions r, for which g are found; see `active_slices`.
     estimator : {"ke", "ksd", "ge", "exact"}
@@ -98,26 +105,30 @@ def gof_stream(
     debias : bool
         Whether the estimation noise of "ke" is left out.
     train : int or (n_train, d) array, optional
-        Without `slices`, what they are found on. Range and median bandwidths come from these
-        samples too.
+        Without `slices`, what they are found on. Ranges, median bandwidths and the metrics of the
+        family come from these samples too.
 
         int
-            So many rows at the front of the stream, which are not tested; by default 2000.
+            So many rows at the front of the stream. Slices found on them are not tested there. By
+            default 5000 for the family, and 2000 for one set.
         array
             Separate samples; `score` must then be a function or a model.
     kernel : {"rbf", "imq"} or kernel object
-        One-dimensional kernel of the statistic.
+        Kernel of the statistic.
     tol : float
-        Largest error of a Stein term, relative to its size, as for the Fourier engine.
+        Largest error of a Stein term along slices, relative to its size, as for the Fourier engine.
+    null : {"wild", "bootstrap", "spectral"}, optional
+        How the null distribution is found, see `gof_test`. For the family "wild", the default, or
+        "bootstrap"; for one set of slices "spectral", the limit distribution.
     n_resamples : int
-        Number of draws of the limit distribution, to look at.
+        Number of replicates, or of draws of the limit distribution to look at.
     rng : None, int or numpy.random.Generator
-        Source of these draws; nothing else is random.
+        All randomness.
 
     Returns
     -------
     GofResult
-        As of ``gof_test(..., null="spectral")``. The limit distribution is for independent samples.
+        As of `gof_test`. It holds no samples, unless the stream was short.
 
     Raises
     ------
@@ -127,65 +138,154 @@ def gof_stream(
     See Also
     --------
     gof_test : Samples in memory.
-    Accumulator : The sums, for chunks that arrive one by one.
+    FamilyAccumulator : The sums, for chunks that arrive one by one.
+    Accumulator : The same for one set of slices.
 
     Notes
     -----
-    The first rows give the range and the bandwidths. If later samples lie elsewhere, this costs
-    time but no accuracy. With any bandwidth the test is valid, but not equally powerful. So give
-    one (``kernel=RBF(1.0)``), or shuffle, if the first rows are unlike the others. The result does
-    not depend on how rows are grouped into chunks, up to rounding.
+    A stream of at most 20,000 rows is tested by `gof_test`, in memory. Of a longer one the first
+    5000 rows fix the family. Members whose choice depended on them (active slices, the metric
+    "full") are tested on the other rows, all others on all rows. The result is that of
+    ``gof_test(x, score, train=5000)`` for rows in this order.
 
-    If there is an error half-way, what was added is lost with the call.
-    ``Accumulator(slices, first).extend(chunks, score)`` keeps it.
+    Replicates meet 1000 to 2000 groups of consecutive rows, see `FamilyAccumulator`. So the rows
+    may be those of a Markov chain, if its memory is much shorter than a thousandth of them. Rows
+    that are sorted, or have a trend, make the test conservative, and the first rows are then unlike
+    the others: shuffle them.
+
+    Later rows may lie outside of the range of the first. For the family the kernel fades there,
+    along slices; for one set they cost time, but no accuracy. With any bandwidth and range the test
+    is valid, but not equally powerful.
+
+    The result does not depend on how rows are grouped into chunks, up to rounding. If there is an
+    error half-way, what was added is lost with the call. An accumulator that you hold yourself
+    keeps it: ``FamilyAccumulator(first, score).extend(chunks, score)``, or
+    ``Accumulator(slices, first).extend(chunks, score)``.
 
     Examples
     --------
     >>> import numpy as np, fastsksd as fs
     >>> rng = np.random.default_rng(0)
-    >>> stream = (rng.standard_normal((1000, 3)) * [1.0, 0.9, 1.0] for _ in range(10))
-    >>> result = fs.gof_stream(stream, lambda x: -x)
+    >>> stream = (rng.standard_normal((1000, 3)) * [1.0, 0.95, 1.0] for _ in range(25))
+    >>> result = fs.gof_stream(stream, lambda x: -x, rng=0)
     >>> result.n_train, result.n_test, result.reject()
-    (2000, 8000, True)
+    (5000, 20000, True)
     """
-    start = time.perf_counter()
-    n_resamples = check_integer("n_resamples", n_resamples, 1)
-    rng = check_rng(rng)
-    if slices is not None:
-        options = Options(
-            n_slices=n_slices,
-            basis=basis,
-            estimator=estimator,
-            score_q=score_q,
-            debias=debias,
-            train=train,
+    given = slices is not None or n_slices is not None or basis is not None
+    check_choice("null", null or "wild", NULLS)
+    if given and null not in (None, "spectral"):
+        raise ArgumentError(
+            "null",
+            f"must be 'spectral' for one set of slices of a stream; got {null!r}",
+            remedy=(
+                "Leave out ",
+                Option("slices"),
+                ", ",
+                Option("n_slices"),
+                " and ",
+                Option("basis"),
+                " to test the family.",
+            ),
         )
-        options.refuse_unused((), *NOTHING_TO_CHOOSE)
+    check_integer("n_resamples", n_resamples, 1)
+    options = Options(
+        slices=slices,
+        n_slices=n_slices,
+        basis=basis,
+        estimator=estimator,
+        score_q=score_q,
+        debias=debias,
+        train=train,
+        kernel=kernel,
+        tol=tol,
+        null=null,
+        n_resamples=n_resamples,
+        rng=check_rng(rng),
+    )
     check_choice("estimator", estimator, ESTIMATORS)
     check_debias(debias, estimator)
+    if isinstance(train, float):
+        raise ArgumentTypeError(
+            "train",
+            f"must be a number of rows or an array of samples, not a fraction; got {train!r}",
+        )
     source = _source_of(chunks, score)
+    if given or null == "spectral":
+        return _test_of_one_set(source, score, options)
+    return _test_of_family(source, score, options)
+
+
+def _test_of_family(source: _Source, score: Score | None, options: Options) -> GofResult:
+    start = time.perf_counter()
+    train = options.train
+    separate = train is not None and np.ndim(train) > 0
+    count = HEAD
+    if not separate and train is not None:
+        count = check_integer("train", train, 3)
+    look = max(SHORT, 2 * count)
+    front = source.head(look + 1, keep=True)
+    x = _samples_of(front)
+    search: Any = dict(estimator=options.estimator, score_q=options.score_q, debias=options.debias)
+    same: Any = dict(kernel=options.kernel, tol=options.tol)
+    if len(x) <= look:
+        return _test_in_memory(front, x, score, options)
+    model: Any = score
+    if separate:
+        first = _separate_samples(score, train)[0]
+    else:
+        first = x[:count].copy()
+        if score is None or score_is_array(score):
+            model = _scores_of(front)[:count]
+    del front, x
+    total = FamilyAccumulator(first, model, separate=separate, **search, **same, rng=options.rng)
+    searched = time.perf_counter()
+    total = source.add_to(total)
+    replicates: Any = dict(null=options.null or "wild", n_resamples=options.n_resamples)
+    result = total.result(**replicates, rng=options.rng)
+    return _timed(result, start, searched)
+
+
+def _test_in_memory(
+    front: Sequence[Chunk], x: Array, score: Score | None, options: Options
+) -> GofResult:
+    """The test of a short stream."""
+    if len(x) < 2:
+        raise ArgumentError("chunks", f"must hold at least 2 samples; got {len(x)}")
+    values: Any = _scores_of(front)  # so that an error names its chunk
+    if score is not None and not score_is_array(score):
+        values = score
+    given = {name: getattr(options, name) for name in options.given()}
+    return gof_test(x, values, **given)
+
+
+def _test_of_one_set(source: _Source, score: Score | None, options: Options) -> GofResult:
+    start = time.perf_counter()
+    slices, n_slices, basis = options.slices, options.n_slices, options.basis
+    if slices is not None:
+        used = ("slices", "kernel", "tol", "null", "n_resamples", "rng")
+        options.refuse_unused(used, *NOTHING_TO_CHOOSE)
     n_train = 0
     if slices is not None:
         known = _samples_of(source.head(LEARNING, keep=True))
         if known.shape[0] < 2:
             raise ArgumentError("chunks", f"must hold at least 2 samples; got {known.shape[0]}")
     else:
-        known, values = _training_samples(source, score, train)
+        known, values = _training_samples(source, score, options.train)
         n_train, d = known.shape
         check_basis(basis, n_slices, d)
         if n_slices is None and basis is None:
             n_slices = min(3, d)
         slices = active_slices(
             known,
-            values if score is None or not needs_function(estimator) else score,
+            values if score is None or not needs_function(options.estimator) else score,
             n_slices=n_slices,
             basis=basis,
-            estimator=estimator,
-            score_q=score_q,
-            debias=debias,
+            estimator=options.estimator,
+            score_q=options.score_q,
+            debias=options.debias,
         )
     searched = time.perf_counter()
-    total = source.add_to(Accumulator(slices, known, kernel=kernel, tol=tol))
+    total = source.add_to(Accumulator(slices, known, kernel=options.kernel, tol=options.tol))
     if total.n < 2:
         raise ArgumentError(
             "chunks",
@@ -194,10 +294,27 @@ def gof_stream(
             " to find slices; at least 2 are needed",
             remedy=("Lower ", Option("train"), " or give ", Option("slices"), "."),
         )
-    result = total.result(n_resamples=n_resamples, rng=rng)
+    result = total.result(n_resamples=options.n_resamples, rng=options.rng)
+    return _timed(replace(result, n_train=n_train), start, searched)
+
+
+def _timed(result: GofResult, start: float, searched: float) -> GofResult:
     end = time.perf_counter()
     timings = {"slices": searched - start, "statistic": end - searched, "total": end - start}
-    return replace(result, n_train=n_train, timings=timings)
+    return replace(result, timings=timings)
+
+
+def _separate_samples(score: Score | None, train: Any) -> tuple[Array, Array]:
+    """Separate samples that slices are found on, and their scores."""
+    if score is None or score_is_array(score):
+        raise ArgumentError(
+            "score",
+            "must be a callable or a model when ",
+            Option("train"),
+            " holds separate samples",
+        )
+    x = check_samples(train, "train", min_rows=3)
+    return x, evaluate_score(score, x)
 
 
 def _training_samples(
@@ -205,20 +322,7 @@ def _training_samples(
 ) -> tuple[Array, Array]:
     """Samples that slices are found on, and their scores."""
     if train is not None and np.ndim(train) > 0:
-        if score is None or score_is_array(score):
-            raise ArgumentError(
-                "score",
-                "must be a callable or a model when ",
-                Option("train"),
-                " holds separate samples",
-            )
-        x = check_samples(train, "train", min_rows=3)
-        return x, evaluate_score(score, x)
-    if isinstance(train, float):
-        raise ArgumentTypeError(
-            "train",
-            f"must be a number of rows or an array of samples, not a fraction; got {train!r}",
-        )
+        return _separate_samples(score, train)
     count = TRAINING if train is None else check_integer("train", train, 3)
     chunks = source.head(count, keep=False)
     x = _samples_of(chunks)
@@ -229,7 +333,12 @@ def _training_samples(
             Option("train", count),
             f", which find slices; got {x.shape[0]}",
         )
-    return x, np.concatenate([chunk.scores() for chunk in chunks if chunk.x.size])
+    return x, _scores_of(chunks)
+
+
+def _scores_of(chunks: Sequence[Chunk]) -> Array:
+    """The scores at the samples of all chunks."""
+    return np.concatenate([chunk.scores() for chunk in chunks if chunk.x.size])
 
 
 def _samples_of(chunks: Sequence[Chunk]) -> Array:

@@ -16,6 +16,7 @@ import fastsksd as fs
 from fastsksd.cli import test as command
 from fastsksd.cli.main import main
 from fastsksd.cli.output import plain
+from fastsksd.scale import streaming
 
 QUICK = ["--n-slices", "1", "--n-resamples", "100"]
 X = np.random.default_rng(7).standard_normal((120, 2))
@@ -367,6 +368,7 @@ def test_large_files_are_streamed(run, monkeypatch, kind):
     x = np.random.default_rng(0).standard_normal((3000, 3)) * [1, 1, 0.9]
     monkeypatch.setattr(command, "LARGE", 1000)
     monkeypatch.setattr(command, "_BLOCK_BYTES", 8 * 3 * 400)
+    monkeypatch.setattr(streaming, "SHORT", 1000)
     np.save("x.npy", x)
     np.savetxt("x.csv", x, fmt="%.17g", delimiter=",")
     np.save("s.npy", -x)
@@ -385,11 +387,16 @@ def test_large_files_are_streamed(run, monkeypatch, kind):
         and "score`" not in words
         and "The strongest slice has scores along r = x[2] and samples along g = " in words
     )
+    one_set = fs.gof_stream(x, lambda x: -x, rng=0, train=500, n_slices=2)
+    _, out, _ = run(f"x.{kind}", *GOOD, "--train", "500", "--n-slices", "2", "--json")
+    assert json.loads(out)["pvalue"] == pytest.approx(one_set.pvalue, rel=1e-6)
     code, out, err = run(f"x.{kind}", *GOOD, "--lag", "4", *QUICK, "--json")
     assert not json.loads(out)["streamed"] and "with --lag 4.0 it is read into memory" in err
     assert not json.loads(run(f"x.{kind}", *GOOD, "--no-stream", *QUICK, "--json")[1])["streamed"]
-    code, _, err = run(f"x.{kind}", *GOOD, "--stream", "--null", "wild")
+    code, _, err = run(f"x.{kind}", *GOOD, "--stream", "--null", "wild", "--n-slices", "2")
     assert code == 2 and "--null wild does not apply" in err
+    code, _, err = run(f"x.{kind}", *GOOD, "--stream", "--precondition", "full")
+    assert code == 2 and "--precondition full does not apply" in err
 
 
 def test_streams_leave_out_missing_values(run, monkeypatch):
@@ -406,7 +413,8 @@ def test_streams_leave_out_missing_values(run, monkeypatch):
         99,
     )
     # 2000 rows to find slices on are more than there are.
-    assert run("x.npy", *GOOD, "--columns", "0", "--stream")[0] == 2
+    flags = ["--columns", "0", "--stream", "--null", "spectral"]
+    assert run("x.npy", *GOOD, *flags)[0] == 2
 
 
 # Bad input

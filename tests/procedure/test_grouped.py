@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import fastsksd as fs
-from fastsksd.engines import load
-from fastsksd.engines.fourier import add_to_groups
-from fastsksd.procedure import grouped
+from fastsksd.engines.fourier import Reach, SliceFeatures, add_to_groups
+from fastsksd.procedure import grouped, plan
+from fastsksd.procedure.moments import DEGREES, MomentFeatures, location_and_unit, moments
 
 
 @given(
@@ -29,35 +29,89 @@ def test_features_are_added_to_their_groups(seed, cuts, first):
         np.testing.assert_allclose(sums[k], features[:, start:stop].sum(axis=1), atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["light", "outliers", "long"])
+def stein_terms(code, y, s, a, h, weight):
+    """Terms of all pairs with the kernel ``w(y) k(y - y') w(y')``, by differences of its values."""
+
+    def kernel(u, v):
+        t = u - v
+        k = np.exp(-(t**2) / (2 * h**2)) if code == 0 else (1 + (t / h) ** 2) ** -0.5
+        return weight(u) * k * weight(v)
+
+    u, v, e = y[:, None], y[None, :], 1e-4 * h
+    first = (kernel(u + e, v) - kernel(u - e, v)) / (2 * e)
+    second = (kernel(u, v + e) - kernel(u, v - e)) / (2 * e)
+    mixed = (
+        kernel(u + e, v + e) - kernel(u + e, v - e) - kernel(u - e, v + e) + kernel(u - e, v - e)
+    )
+    s, t = s[:, None], s[None, :]
+    return s * t * kernel(u, v) + a * (s * second + t * first) + a**2 * mixed / (4 * e * e)
+
+
+@pytest.mark.parametrize("outer", [1.0, 1.6], ids=["at once", "fading"])
 @pytest.mark.parametrize("code", [0, 1])
-def test_grouped_replicates_of_slices_match_the_matrix(kind, code):
+def test_slices_match_a_kernel_that_fades(code, outer):
+    """Within the range the kernel is that of the test, and beyond it fades."""
     rng = np.random.default_rng(0)
-    y, s = rng.standard_normal((2, 2, 150))
-    if kind == "outliers":
-        y[:, [3, 70, 149]] = [40.0, -60.0, 41.0]
-    h = np.array([1.0, 0.7]) if kind != "long" else np.array([1.0, 1e-5])
-    a = np.array([0.9, -0.4])
+    x, scores = rng.standard_normal((2, 150, 3))
+    x[[3, 70, 149], 0] = [20.0, -30.0, 21.0]
+    slices = fs.Slices(np.eye(3)[:2], fs.random_slices(3, 2, rng=1).g)
+    h, centre = np.array([1.0, 0.7]), np.array([0.1, 0.0])
+    inner = np.array([1.9, 2.2]) if outer > 1 else np.array([20.0, 30.0])
+    reach = Reach(centre, inner, outer * inner)
+    features = SliceFeatures(code, slices.r, slices.g, h, reach, 1e-10)
     edges = np.array([0, 10, 60, 61, 150], dtype=np.int64)
     weights = rng.choice([-1.0, 1.0], (6, 4)) * rng.uniform(0.5, 2.0, (6, 4))
-    engine = load("fourier", code, y, s, a, h, 1e-10)
-    sums, replicates = engine.sums_and_grouped_replicates(weights, edges)
-    direct = load("direct", code, y, s, a, h)
-    np.testing.assert_allclose(sums, direct.sums(), rtol=1e-6, atol=1e-5)
+    sums, own = features.group_sums(x, scores, edges)
+    expected = np.zeros(6)
     group = np.repeat(np.arange(4), np.diff(edges))
-    apart = direct.matrix() * (group[:, None] != group)
-    expected = np.einsum("bi,ij,bj->b", weights[:, group], apart, weights[:, group])
-    np.testing.assert_allclose(replicates, expected, rtol=1e-6, atol=1e-5)
+    apart = group[:, None] != group
+    totals = []
+    for q in range(2):
+
+        def weight(y, q=q):
+            u = (np.abs(y - centre[q]) / h[q] - inner[q]) / max((outer - 1) * inner[q], 1e-300)
+            return np.cos(0.5 * np.pi * np.clip(u, 0, 1)) ** 2
+
+        a = slices.r[q] @ slices.g[q]
+        matrix = stein_terms(code, x @ slices.g[q], scores @ slices.r[q], a, h[q], weight)
+        totals.append(matrix.sum() - np.trace(matrix))
+        expected += np.einsum("bi,ij,bj->b", weights[:, group], matrix * apart, weights[:, group])
+    np.testing.assert_allclose(
+        features.pair_sums(sums.sum(axis=0), own, 150), totals, rtol=1e-5, atol=1e-3
+    )
+    replicates = features.replicates(sums, own, 150, weights)
+    np.testing.assert_allclose(replicates, expected, rtol=1e-5, atol=1e-3)
 
 
-def test_edges_contain_the_breaks():
-    edges = grouped._edges(10_001, [0, 1666, 5000, 10_001])
-    assert {0, 1666, 5000, 10_001} <= set(edges.tolist())
-    assert np.all(np.diff(edges) > 0) and abs(edges.size - grouped.GROUPS) < 5
+def test_a_stein_identity_holds_with_the_kernel_that_fades():
+    """The mean of the features is zero under the model, though a tenth of the samples fade."""
+    x = stats.norm.ppf((np.arange(20_000) + 0.5) / 20_000)[:, None]
+    one = np.ones((1, 1))
+    reach = Reach(np.zeros(1), np.array([1.0]), np.array([2.5]))
+    features = SliceFeatures(0, one, one, np.ones(1), reach, 1e-8)
+    sums, _ = features.group_sums(x, -x, np.array([0, 20_000]))
+    assert np.abs(sums).max() / 20_000 < 2e-3
+
+
+def test_moments_match_loops():
+    rng = np.random.default_rng(0)
+    x, s = rng.standard_normal((2, 40, 3))
+    features = MomentFeatures(*location_and_unit(x), DEGREES)
+    edges = np.array([0, 7, 20, 40], dtype=np.int64)
+    sums, own = features.group_sums(x, s, edges)
+    plain = moments(x, s).features
+    matrices = np.einsum("qdi,qdj->qdij", plain, plain)
+    expected = matrices.sum(axis=(2, 3)) - np.einsum("qdii->qd", matrices)
+    np.testing.assert_allclose(features.pair_sums(sums.sum(axis=0), own, 40), expected, rtol=1e-9)
+    weights = rng.standard_normal((5, 3))
+    group = np.repeat(np.arange(3), np.diff(edges))
+    apart = matrices * (group[:, None] != group)
+    expected = np.einsum("bi,qdij,bj->bqd", weights[:, group], apart, weights[:, group])
+    np.testing.assert_allclose(features.replicates(sums, own, 40, weights), expected, rtol=1e-8)
 
 
 def family(x, monkeypatch, **options):
-    monkeypatch.setattr(grouped, "TAKES_OVER", 100)
+    monkeypatch.setattr(plan, "TAKES_OVER", 100)
     monkeypatch.setattr(grouped, "GROUPS", 60)
     return fs.gof_test(x, -x, rng=0, **options)
 
@@ -97,7 +151,7 @@ def test_every_metric_has_groups(monkeypatch, precondition):
 
 @pytest.mark.parametrize("groups", [48, 120])
 def test_level_with_groups(monkeypatch, groups):
-    monkeypatch.setattr(grouped, "TAKES_OVER", 100)
+    monkeypatch.setattr(plan, "TAKES_OVER", 100)
     monkeypatch.setattr(grouped, "GROUPS", groups)
     rejected = 0
     for seed in range(200):
@@ -110,7 +164,7 @@ def test_level_with_groups(monkeypatch, groups):
 
 def test_direct_sums_have_no_groups(monkeypatch):
     x = np.random.default_rng(1).standard_normal((200, 2))
-    monkeypatch.setattr(grouped, "TAKES_OVER", 100)
+    monkeypatch.setattr(plan, "TAKES_OVER", 100)
     members = fs.gof_test(x, -x, engine="direct", n_resamples=19, rng=0).members
     assert not any(one.part == "held out" for one in members)
 

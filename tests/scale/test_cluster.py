@@ -13,7 +13,6 @@ import fastsksd as fs
 
 pytest.importorskip("distributed")
 da = pytest.importorskip("dask.array")
-zarr = pytest.importorskip("zarr")
 
 # Dask and Zarr warn of their own affairs (ports, workers that end, formats).
 pytestmark = [
@@ -122,6 +121,8 @@ def test_bad_dask_arrays_are_explained():
             ValueError,
             "`null` must be 'spectral' for samples that are not in memory; got 'wild'",
         ),
+        (dict(null=None), ValueError, "`null` must be 'spectral'"),
+        (dict(slices=None, null=None, lag=3), ValueError, "`lag` does not apply"),
         (dict(engine="direct"), ValueError, "`engine` must be 'auto' or 'fourier'"),
         (dict(method="ksd"), ValueError, "`method` must be 'sksd'"),
         (dict(multiples=[1.0]), ValueError, "`multiples` does not apply"),
@@ -159,6 +160,59 @@ def test_accumulators_travel_light():
     )
     assert len(pickle.dumps(total)) < 8 * numbers + 5000
     assert len(pickle.dumps(total.empty())) < 5000
+
+
+@pytest.fixture(scope="module")
+def long_one():
+    """Samples enough for a stream."""
+    return np.random.default_rng(3).standard_normal((24_000, 3)) * [1.0, 0.97, 1.0]
+
+
+@pytest.fixture(scope="module")
+def family(long_one):
+    return fs.gof_stream([long_one], np.negative, rng=0, n_resamples=199)
+
+
+def same_family(result, family):
+    assert result.pvalue == family.pvalue
+    assert (result.n_train, result.n_test) == (family.n_train, family.n_test) == (5000, 19_000)
+    assert result.evidence == pytest.approx(family.evidence, rel=1e-8)
+    np.testing.assert_allclose(result.null_distribution, family.null_distribution, atol=1e-7)
+
+
+def test_dask_arrays_get_the_default_family(long_one, family):
+    for chunks in (24_000, (7000, 0, 1, 9999, 7000)):
+        x = da.from_array(long_one, chunks=(chunks, 3))
+        same_family(fs.gof_test(x, np.negative, rng=0, n_resamples=199), family)
+    unknown = x[da.from_array(np.ones(24_000, dtype=bool), chunks=chunks)]
+    assert np.isnan(unknown.shape[0])
+    same_family(fs.gof_test(unknown, -unknown, rng=0, n_resamples=199), family)
+    few = fs.gof_test(x[:900], np.negative, rng=0, n_resamples=99)
+    assert few.pvalue == fs.gof_test(long_one[:900], np.negative, rng=0, n_resamples=99).pvalue
+    with pytest.raises(ValueError, match="chunk 2: `x` holds NaN or infinity"):
+        bad = da.from_array(np.r_[long_one, np.full((9, 3), np.nan)], chunks=(12_000, 3))
+        fs.gof_test(bad, np.negative, rng=0)
+
+
+def test_a_worker_killed_half_way_changes_nothing(client, long_one, family, tmp_path):
+    """The worker that has met the sixth chunk is killed; its chunks are added again by another."""
+    x = da.from_array(long_one, chunks=(1500, 3))
+    marker = tmp_path / "killed"
+    here = os.getpid()
+
+    def score(x):
+        if np.array_equal(x[0], long_one[7500]) and os.getpid() != here and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return -x
+
+    workers = set(client.run(os.getpid).values())
+    with client.as_current():
+        result = fs.gof_test(x, score, rng=0, n_resamples=199)
+    assert marker.exists()
+    same_family(result, family)
+    client.wait_for_workers(2, timeout=60)
+    assert set(client.run(os.getpid).values()) != workers
 
 
 def problems():
@@ -232,6 +286,7 @@ def test_bad_clients_are_explained(client):
 
 
 def test_zarr_and_hdf5_are_read_in_blocks(tmp_path, whole):
+    zarr = pytest.importorskip("zarr")
     stored = zarr.open_array(
         str(tmp_path / "x.zarr"), mode="w", shape=X.shape, chunks=(400, 3), dtype="f8"
     )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import fastsksd as fs
 from fastsksd.compute.projections import project
 from fastsksd.engines import DirectEngine
-from fastsksd.scale import accumulator
+from fastsksd.scale import accumulator, streaming
 
 SLICES = fs.random_slices(3, 2, rng=1)
 
@@ -176,7 +176,11 @@ def test_rows_that_find_slices_are_not_tested():
     separate = fs.gof_stream(x[400:], np.negative, train=x[:400], n_slices=2)
     equal(separate, result)
     assert (
-        len(fs.gof_stream((x[k : k + 500] for k in (0, 500, 1000)), np.negative, train=400).slices)
+        len(
+            fs.gof_stream(
+                (x[k : k + 500] for k in (0, 500, 1000)), np.negative, train=400, null="spectral"
+            ).slices
+        )
         == 3
     )
     for estimator in ("ge", "ksd"):
@@ -246,9 +250,23 @@ X = samples("normal", 60, 6)
             ValueError,
             "`chunks` must hold at least 2 samples; got 1",
         ),
-        ([X[:2]], {}, ValueError, "more samples than train=2000"),
-        ([X], {}, ValueError, "leaves 0 samples to test after train=60"),
-        ([X], dict(train=59), ValueError, "leaves 1 sample to test"),
+        ([X[:2]], dict(null="spectral"), ValueError, "more samples than train=2000"),
+        ([X], dict(null="spectral"), ValueError, "leaves 0 samples to test after train=60"),
+        ([X], dict(train=59, n_slices=1), ValueError, "leaves 1 sample to test"),
+        ([], {}, ValueError, "`chunks` must hold at least 2 samples; got 0"),
+        ([X[:0], X[:1]], {}, ValueError, "`chunks` must hold at least 2 samples; got 1"),
+        ([X, X[:, :2]], {}, ValueError, "chunk 1: `x` must have 3 columns; got shape"),
+        ([X, np.where(X > 1, np.nan, X)], {}, ValueError, "chunk 1: `x` holds NaN or infinity"),
+        ([X, X], dict(score=lambda x: -x[:, :2]), ValueError, "chunk 0: `score` must return"),
+        ([X], dict(train=60), ValueError, "`train` must be at least 1 and less than"),
+        ([X], dict(train=2), ValueError, "`train` must be"),
+        ([X], dict(null="no"), ValueError, "`null` must be one of"),
+        (
+            [X],
+            dict(slices=SLICES, null="wild"),
+            ValueError,
+            "`null` must be 'spectral' for one set of slices of a stream; got 'wild'",
+        ),
         ([X], dict(train=0.5), TypeError, "`train` must be a number of rows .* not a fraction"),
         ([X], dict(train=10, slices=SLICES), ValueError, "`train` has nothing to choose"),
         (
@@ -358,3 +376,68 @@ def test_a_limit_distribution_of_too_many_cells_is_refused(monkeypatch):
     with pytest.raises(ValueError, match="samples with heavy tails"):
         total.result()
     assert np.isfinite(total.statistics).all()
+
+
+def test_a_short_stream_is_tested_in_memory():
+    x = samples("normal", 600, 7) * [0.8, 1.0, 1.0]
+    whole = fs.gof_test(x, np.negative, rng=0, n_resamples=99)
+    for chunks in ([x], np.split(x, [1, 200]), ((part, -part) for part in np.split(x, 3))):
+        pairs = not isinstance(chunks, list)
+        streamed = fs.gof_stream(chunks, None if pairs else np.negative, rng=0, n_resamples=99)
+        assert streamed.pvalue == whole.pvalue and streamed.n_test == 600
+    assert streamed.explain().slices  # the samples were few, and are at hand
+    separate = fs.gof_stream(x[100:], np.negative, train=x[:100], rng=0, n_resamples=99)
+    assert (separate.n_train, separate.n_test) == (100, 500)
+    for options in (dict(estimator="ge"), dict(kernel="imq"), dict(null="bootstrap", train=200)):
+        mine = fs.gof_stream([x], np.negative, rng=0, n_resamples=99, **options)
+        assert mine.pvalue == fs.gof_test(x, np.negative, rng=0, n_resamples=99, **options).pvalue
+
+
+def test_every_sort_of_stream_tests_the_family(tmp_path, monkeypatch):
+    monkeypatch.setattr(streaming, "SHORT", 2000)
+    monkeypatch.setattr(streaming, "HEAD", 500)
+    x = samples("normal", 4500, 8) * [0.9, 1.0, 1.0]
+    options = dict(rng=0, n_resamples=99)
+    total = fs.FamilyAccumulator(x[:500], np.negative, rng=(rng := np.random.default_rng(0)))
+    whole = total.add(x, np.negative).result(rng=rng, n_resamples=99)
+    assert whole.reject() and (whole.n_train, whole.n_test) == (500, 4000)
+    np.save(tmp_path / "x.npy", x)
+    cuts = [0, 900, 900, 901, 4000]
+    streams = {
+        "array": (x, np.negative),
+        "memory map": (np.load(tmp_path / "x.npy", mmap_mode="r"), lambda x: -x),
+        "values": (x, -x),
+        "generator": ((part for part in np.split(x, cuts)), np.negative),
+        "pairs": (((part, -part) for part in np.split(x, cuts)), None),
+    }
+    for chunks, model in streams.values():
+        streamed = fs.gof_stream(chunks, model, **options)
+        assert streamed.pvalue == whole.pvalue
+        assert streamed.evidence == pytest.approx(whole.evidence, rel=1e-8)
+        assert (streamed.n_train, streamed.n_test) == (500, 4000)
+    assert set(streamed.timings) == {"slices", "statistic", "total"}
+    separate = fs.gof_stream(x[500:], np.negative, train=x[:500], **options)
+    assert (separate.n_train, separate.n_test) == (500, 4000)
+    # Members without slices: what is told of a result that holds no samples.
+    assert streamed.coordinate_statistics is None or streamed.coordinate_statistics.shape == (3,)
+    assert "4000 tested, 500 used to find slices" in repr(streamed)
+    assert "give `x` and `score`" in streamed.summary()
+    assert streamed.explain(x[:1000], np.negative).slices
+    with pytest.raises(ValueError, match="holds no samples"):
+        streamed.explain()
+
+    def bad():
+        yield from np.split(x, 3)
+        yield np.where(x > 2, np.nan, x)
+
+    with pytest.raises(ValueError, match="chunk 3: `x` holds NaN or infinity"):
+        fs.gof_stream(bad(), np.negative, **options)
+
+
+def test_a_stream_whose_strongest_member_has_no_slices(monkeypatch):
+    monkeypatch.setattr(streaming, "SHORT", 2000)
+    x = samples("normal", 4500, 9) * [1.0, 1.07, 1.0]
+    result = fs.gof_stream(np.split(x, 5), np.negative, train=500, rng=0, n_resamples=99)
+    assert result.reject() and result.members[0].n_slices == 0
+    assert np.argmax(result.coordinate_statistics) == 1
+    assert "largest along" in repr(result) and "x[1]" in result.summary()

@@ -1,0 +1,393 @@
+"""Sums for the default test of samples that arrive in chunks: they add, merge, and yield a result.
+
+The first rows, the head, fix the family: metrics, active slices, bandwidths, ranges, frequencies.
+Of all samples only sums of features over groups are kept, see `fastsksd.procedure.feature_sums`.
+The result is that of `gof_test` in memory for the same head and the same order of the rows.
+
+Later samples may lie outside of the range of the head. Along slices the kernel fades there: it is
+``w(y) k(y - y') w(y')`` with w = 1 on the range and w = 0 beyond. Stein's identity holds for this
+kernel too, so the test stays valid. Kernels of the whole vector and moments hold for any range.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+import uuid
+from typing import Any
+
+import numpy as np
+
+from .._typing import ArrayLike, KernelLike, Rng, Score
+from .._validate import (
+    ArgumentError,
+    ArgumentTypeError,
+    check_choice,
+    check_integer,
+    check_samples,
+    check_score,
+    counted,
+    evaluate_score,
+)
+from ..engines.fourier import TOLERANCE, SeriesTooLong
+from ..procedure import grouped
+from ..procedure.combine import decide
+from ..procedure.evaluation import Outcome
+from ..procedure.feature_sums import FeatureSums, Groups, group_size, group_weights
+from ..procedure.plan import Options, Plan, make_plan
+from ..procedure.search import search
+from ..procedure.split import Samples, Split, fixed_part, trained_part
+from ..result import GofResult
+from ..slices import Slices
+from .chunks import Rows
+
+NULLS = ("wild", "bootstrap")
+_MOST_SUMS = 2**26  # numbers in memory, where that leaves at least `_FEWEST_GROUPS` groups
+_FEWEST_GROUPS = 500
+_FEWEST = 1000  # samples to test: with fewer, moments need what groups can't give
+
+
+class FamilyAccumulator:
+    """Sums over samples that arrive in chunks, for the default test.
+
+    Memory does not grow with the number of samples. In 20 dimensions it is at most 150 MB.
+
+    Parameters
+    ----------
+    first : (n, d) array
+        Samples that fix the family: metrics, active slices, bandwidths, ranges. By default they are
+        the first rows of the samples. Add them too: members that were fixed beforehand are tested
+        on all rows, the others on those that follow.
+    score : (n, d) array, callable or model
+        Score of the model at these samples.
+    separate : bool
+        Whether `first` are other samples than those that are tested.
+    estimator : {"ke", "ksd", "ge", "exact"}
+        Estimate of the score difference, for active slices; see `active_slices`.
+    score_q : callable or model, optional
+        Score of the samples' own distribution, for the estimator "exact".
+    debias : bool
+        Whether the estimation noise of "ke" is left out.
+    kernel : {"rbf", "imq"} or kernel object
+        Kernel of the statistic.
+    tol : float
+        Largest error of a Stein term along slices, relative to its size.
+    rng : None, int or numpy.random.Generator
+        Source of the frequencies of kernels of the whole vector.
+
+    Attributes
+    ----------
+    n : int
+        Number of samples added.
+    row : int
+        Number of the row that is added next.
+    d : int
+        Number of columns.
+
+    See Also
+    --------
+    gof_stream : The test of a stream in one call.
+    Accumulator : The same for one set of slices, with the limit distribution.
+
+    Notes
+    -----
+    Samples are numbered in the order in which they are added. Between 1000 and 2000 groups of
+    consecutive rows share the signs of the wild bootstrap; fewer in more than 100 dimensions. So
+    rows in the order of a Markov chain are allowed, if its memory is much shorter than a thousandth
+    of all rows. Samples in a trend, or sorted, make the test conservative.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> x = np.random.default_rng(0).standard_normal((12_000, 2)) * [1.0, 0.9]
+    >>> total = fs.FamilyAccumulator(x[:2000], np.negative, rng=0)
+    >>> other = total.empty(8000).add(x[8000:], np.negative)  # on another machine, say
+    >>> _ = total.add(x[:3000], np.negative).add(x[3000:8000], np.negative)
+    >>> result = total.merge(other).result(rng=0)
+    >>> result.n_train, result.n_test, result.reject()
+    (2000, 10000, True)
+    """
+
+    def __init__(
+        self,
+        first: ArrayLike,
+        score: Score,
+        *,
+        separate: bool = False,
+        estimator: str = "ke",
+        score_q: Score | None = None,
+        debias: bool = True,
+        kernel: KernelLike = "rbf",
+        tol: float = TOLERANCE,
+        rng: Rng = None,
+    ) -> None:
+        known = check_samples(first, "first", min_rows=3)
+        self.d = known.shape[1]
+        head = Samples(known, evaluate_score(check_score(score), known), np.arange(len(known)))
+        self._options: dict[str, Any] = dict(kernel=kernel, tol=tol)
+        found: dict[str, Any] = dict(estimator=estimator, score_q=score_q, debias=debias)
+        plan = self._plan(rng=rng, **found)
+        split = search(plan, _split(plan, head, score, separate))
+        try:
+            self._family = grouped.fix_family(plan, split.parts, grouped.Head(head, separate))
+        except SeriesTooLong:
+            raise ArgumentError(
+                "kernel",
+                "has a bandwidth so small, beside the range of the samples, that its Fourier "
+                "series is too long",
+                remedy="Take a larger one.",
+            ) from None
+        self.n_train = 0 if plan.search is None else len(known)
+        self._active = _active_slices(split)
+        starts = {0, *(one.start for one in self._family.components)}
+        self._sums = FeatureSums(self._family.components, Groups(tuple(sorted(starts)), 1))
+        self._most = int(np.clip(_MOST_SUMS // self._sums.size, _FEWEST_GROUPS, grouped.GROUPS))
+        self.row = 0
+        self._rows: list[tuple[int, int]] = []  # that were added
+        self._torn = False
+        self._token = uuid.uuid4().hex  # of the family
+
+    def _plan(self, **options: Any) -> Plan:
+        return make_plan(Options(**self._options, **options), None, 1000, self.d)
+
+    @property
+    def n(self) -> int:
+        """Number of samples added."""
+        return sum(stop - start for start, stop in self._rows)
+
+    def empty(self, row: int = 0) -> FamilyAccumulator:
+        """Make an accumulator of the same family without samples, to be filled and merged.
+
+        Parameters
+        ----------
+        row : int
+            Number of the row that will be added first.
+
+        Returns
+        -------
+        FamilyAccumulator
+            Which holds no samples.
+        """
+        other = object.__new__(FamilyAccumulator)
+        other.__dict__.update(self.__dict__)
+        other._sums = self._sums.empty()
+        other.row = check_integer("row", row, 0)
+        other._rows, other._torn = [], False
+        return other
+
+    def expect(self, n: int) -> FamilyAccumulator:
+        """Take groups as large as n samples need, so that less memory is used on the way.
+
+        Parameters
+        ----------
+        n : int
+            Number of samples that there will be, at least.
+
+        Returns
+        -------
+        FamilyAccumulator
+            This one.
+        """
+        self._enlarge(group_size(check_integer("n", n, 0), self._most))
+        return self
+
+    def add(self, x: ArrayLike, score: Score) -> FamilyAccumulator:
+        """Add samples, as the rows from `row` on.
+
+        All of them count, or none if there is an error.
+
+        Parameters
+        ----------
+        x : (n, d) array
+            Samples.
+        score : (n, d) array, callable or model
+            Score of the model: its values at `x`, a function, or an object with `.score`.
+
+        Returns
+        -------
+        FamilyAccumulator
+            This one.
+        """
+        samples = check_samples(x, "x", min_rows=0, d=self.d)
+        check_score(score)
+        n = samples.shape[0]
+        if n == 0:
+            return self
+        scores = evaluate_score(score, samples)
+        last = self.row + n
+        self._check_apart([(self.row, last)], "x", "the row that is added next")
+        # Computed apart, and added when it is complete.
+        part = self.empty(self.row).expect(last)
+        part._sums.add(Samples(samples, scores, np.arange(n)), self.row)
+        part._rows = [(self.row, last)]
+        self._absorb(part)
+        self.row = last
+        return self
+
+    def extend(self, chunks: Any, score: Score | None = None) -> FamilyAccumulator:
+        """Add all chunks of a stream, or of an array that is read in blocks of rows.
+
+        After a bad chunk the chunks before it have been added. `row` says where to go on.
+
+        Parameters
+        ----------
+        chunks : iterable, or array-like of shape (n, d)
+            As for `gof_stream`, but not a Dask array.
+        score : callable, model or array-like, optional
+            As for `gof_stream`.
+
+        Returns
+        -------
+        FamilyAccumulator
+            This one.
+        """
+        return Rows(chunks, score).add_to(self)
+
+    def merge(self, other: FamilyAccumulator) -> FamilyAccumulator:
+        """Add the sums of another accumulator, of other rows.
+
+        Parameters
+        ----------
+        other : FamilyAccumulator
+            Of the same family; see `empty`.
+
+        Returns
+        -------
+        FamilyAccumulator
+            This one.
+        """
+        if not isinstance(other, FamilyAccumulator):
+            raise ArgumentTypeError(
+                "other", f"must be a FamilyAccumulator, not {type(other).__name__}"
+            )
+        if other._token != self._token:
+            raise ArgumentError(
+                "other",
+                "has another family; make it by `empty()` of this accumulator, or of a common one",
+            )
+        self._check_apart(other._rows, "other", "which `empty(row)` numbers")
+        self._absorb(other)
+        self.row = max(self.row, other.row)
+        return self
+
+    def _check_apart(self, rows: list[tuple[int, int]], name: str, hint: str) -> None:
+        """No row counts twice."""
+        for start, stop in rows:
+            for low, high in self._rows:
+                if start < high and low < stop:
+                    raise ArgumentError(
+                        name,
+                        f"has rows {max(start, low)} to {min(stop, high) - 1}, which were added "
+                        f"before; rows have numbers, {hint}",
+                    )
+
+    def _enlarge(self, size: int) -> None:
+        while self._sums.groups.size < size:
+            self._sums.double()
+
+    def _absorb(self, other: FamilyAccumulator) -> None:
+        self._check_whole()
+        other._check_whole()
+        self._torn = True
+        self._enlarge(other._sums.groups.size)
+        if other._sums.groups.size < self._sums.groups.size:
+            other = copy.copy(other)
+            other._sums = copy.copy(other._sums)  # whose arrays `double` does not change
+            other._enlarge(self._sums.groups.size)
+        self._sums.merge(other._sums)
+        self._rows = _joined([*self._rows, *other._rows])
+        self._torn = False
+
+    def _check_whole(self) -> None:
+        if self._torn:
+            raise ValueError(
+                "the accumulator was interrupted while sums were added; go on from a copy."
+            )
+
+    def result(self, *, null: str = "wild", n_resamples: int = 1000, rng: Rng = None) -> GofResult:
+        """Test all samples so far.
+
+        Parameters
+        ----------
+        null : {"wild", "bootstrap"}
+            How the null distribution is found, see `gof_test`.
+        n_resamples : int
+            Number of replicates.
+        rng : None, int or numpy.random.Generator
+            Source of their weights.
+
+        Returns
+        -------
+        GofResult
+            As of `gof_test`, but without the samples.
+        """
+        start = time.perf_counter()
+        self._check_whole()
+        check_choice("null", null, NULLS)
+        plan = self._plan(null=null, n_resamples=n_resamples, rng=rng)
+        n_test = min(self._sums.n)
+        if n_test < _FEWEST:
+            raise ArgumentError(
+                "x",
+                f"leaves {counted(n_test, 'sample')} to test of {self.n} that were added; at least "
+                f"{_FEWEST} are needed",
+                remedy="Test fewer samples by gof_test.",
+            )
+        numbers = self._sums.numbers()
+        groups = self._sums.groups
+        weights = group_weights(groups, numbers, null, plan.n_resamples, plan.rng)
+        members = self._family.evaluations(self._sums.meet(weights, null))
+        verdict = decide(plan, Outcome(members, 1.0))
+        strongest, sliced = verdict.strongest, verdict.sliced
+        seconds = time.perf_counter() - start
+        return GofResult(
+            statistic=strongest.statistic,
+            pvalue=verdict.pvalue,
+            null_distribution=verdict.null_distribution,
+            slices=sliced.slices,
+            slice_statistics=sliced.statistics,
+            bandwidths=sliced.bandwidths,
+            n_test=n_test,
+            n_train=self.n_train,
+            null=null,
+            engine="fourier",
+            kernel=plan.kernel.name,
+            method="sksd",
+            members=verdict.members,
+            evidence=verdict.evidence,
+            coordinate_statistics=(
+                None if strongest.coordinates is None else strongest.coordinates()
+            ),
+            slice_units=sliced.units,
+            timings={"statistic": seconds, "total": seconds},
+            _active=self._active,
+        )
+
+
+def _split(plan: Plan, head: Samples, score: Score, separate: bool) -> Split:
+    """Parts of the samples that will come: all of them, and those after the head."""
+    n = len(head.x)
+    parts = [fixed_part(plan, head)._replace(stretch=slice(0, None))]
+    if plan.search is not None:
+        held_out = trained_part("held out", slice(0, n), head, head, plan)
+        parts.append(held_out._replace(stretch=slice(0 if separate else n, None)))
+    return Split(head, tuple(parts), score)
+
+
+def _active_slices(split: Split) -> Slices | None:
+    """All active slices that were found, in the user's coordinates."""
+    for part in split.parts:
+        if part.active is not None:
+            return part.active if part.metric is None else part.metric.to_user(part.active)[0]
+    return None
+
+
+def _joined(rows: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Stretches of rows in order, neighbours as one."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in sorted(rows):
+        if joined and joined[-1][1] == start:
+            joined[-1] = (joined[-1][0], stop)
+        else:
+            joined.append((start, stop))
+    return joined

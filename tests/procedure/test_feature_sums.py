@@ -1,0 +1,129 @@
+"""Sums over groups: groups depend on rows alone, sums add and merge, and groups may double."""
+
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastsksd.engines.random_waves import LinearFeatures
+from fastsksd.procedure.feature_sums import (
+    Component,
+    FeatureSums,
+    Groups,
+    group_size,
+    group_weights,
+)
+from fastsksd.procedure.metric import given as given_metric
+from fastsksd.procedure.split import Samples
+
+N, D = 90, 2
+
+
+def samples():
+    x, s = np.random.default_rng(0).standard_normal((2, N, D))
+    return Samples(x, s, np.arange(N))
+
+
+@given(
+    breaks=st.lists(st.integers(1, 60), max_size=3, unique=True),
+    size=st.sampled_from([1, 2, 4, 16, 128]),
+    first=st.integers(0, 80),
+    width=st.integers(1, 40),
+)
+def test_groups_depend_on_rows_alone(breaks, size, first, width):
+    breaks = (0, *sorted(breaks))
+    groups = Groups(breaks, size)
+
+    def group_of(row):
+        start = max(one for one in breaks if one <= row)
+        return start, (row - start) // size
+
+    numbers, edges = groups.cut(first, first + width)
+    assert edges[0] == 0 and edges[-1] == width and np.all(np.diff(edges) > 0)
+    assert np.all(np.diff(numbers) > 0)
+    rows = [range(first + low, first + high) for low, high in pairwise(edges.tolist())]
+    names = [{group_of(row) for row in some} for some in rows]
+    assert all(len(one) == 1 for one in names) and len(set.union(*names)) == len(names)
+    starts = [start + k * size for ((start, k),) in names]
+    assert groups.first_rows(numbers).tolist() == starts
+
+
+@pytest.mark.parametrize(("n", "size"), [(1, 1), (100, 1), (101, 2), (400, 4), (401, 8)])
+def test_sizes_are_powers_of_two(n, size):
+    assert group_size(n, 100) == size
+
+
+def components():
+    metric = given_metric(np.array([[1.0, 0.5], [0.0, 2.0]]))
+    features = LinearFeatures(D, 100, 0)
+    return [
+        Component(features, None),
+        Component(features, metric, 31),
+        Component(features, metric, 0, 31),
+    ]
+
+
+def expected(size):
+    """Sums of every group by a loop."""
+    data = samples()
+    numbers, edges = Groups((0, 31), size).cut(0, N)
+    tables = []
+    for _, metric, start, stop in components():
+        inside = data.within(metric)
+        rows = []
+        for low, high in pairwise(edges.tolist()):
+            tested = low >= start and (stop is None or high <= stop)
+            part = slice(low, high if tested else low)
+            rows.append((inside.scores[part].T @ inside.x[part]).ravel())
+            rows[-1] += (part.stop - part.start) * np.eye(D).ravel()
+        tables.append(np.array(rows))
+    return numbers, tables
+
+
+@given(
+    cuts=st.lists(st.integers(1, N - 1), max_size=5, unique=True),
+    seed=st.integers(0, 2**20),
+    doublings=st.lists(st.booleans(), min_size=6, max_size=6),
+)
+def test_chunks_in_any_order_give_the_sums_of_a_loop(cuts, seed, doublings):
+    parts = []
+    for first, last in pairwise((0, *sorted(cuts), N)):
+        part = FeatureSums(components(), Groups((0, 31), 1))
+        part.add(samples().part(slice(first, last)), first)
+        parts.append(pickle.loads(pickle.dumps(part)))
+    rng = np.random.default_rng(seed)
+    for one, double in zip(parts, doublings, strict=False):
+        if double:
+            one.double()
+    for one in parts:
+        while one.groups.size < 2:
+            one.double()
+    total = parts.pop(rng.integers(len(parts)))
+    while parts:
+        total.merge(parts.pop(rng.integers(len(parts))))
+    total.double()
+    numbers, tables = expected(4)
+    assert np.array_equal(total.numbers(), numbers) and total.n == [N, N - 31, 31]
+    weights = np.random.default_rng(1).standard_normal((3, numbers.size))
+    met = total.meet(weights, "wild")
+    rows = total.groups.first_rows(numbers)
+    for (features, _, start, stop), one, table in zip(components(), met, tables, strict=True):
+        np.testing.assert_allclose(one.total, table.sum(axis=0), rtol=1e-9, atol=1e-12)
+        mine = (rows >= start) & (rows < (stop or N))
+        replicates = features.replicates(table[mine], one.own, one.n, weights[:, mine])
+        np.testing.assert_allclose(
+            one.replicates, replicates / (one.n * (one.n - 1)), rtol=1e-9, atol=1e-12
+        )
+
+
+def test_bootstrap_weights_are_centred_between_breaks():
+    groups = Groups((0, 31), 4)
+    numbers, _ = groups.cut(0, N)
+    weights = group_weights(groups, numbers, "bootstrap", 20, np.random.default_rng(0))
+    np.testing.assert_allclose(weights[:, :8].sum(axis=1), 0.0, atol=1e-12)
+    np.testing.assert_allclose(weights[:, 8:].sum(axis=1), 0.0, atol=1e-12)
+    signs = group_weights(groups, numbers, "wild", 20, np.random.default_rng(0), lag=1000.0)
+    assert np.mean(signs[:, 1:] == signs[:, :-1]) > 0.95
