@@ -21,7 +21,7 @@ from .procedure.evaluate import evaluate
 from .procedure.evaluation import Outcome
 from .procedure.plan import Options, Plan, make_plan
 from .procedure.search import search
-from .procedure.split import Samples, Split, make_split
+from .procedure.split import Split, make_split
 from .result import GofResult
 from .slices import Slices
 
@@ -313,7 +313,8 @@ def _result(
         slice_units=sliced.units,
         timings=timings,
         names=names,
-        _samples=_samples_of(split, sliced.part),
+        _whole=split.samples,
+        _stretch=_stretch_of(split, sliced.part),
         _active=active,
         _baseline=cast("Baseline | None", plan.baseline),
     )
@@ -327,11 +328,6 @@ def _active_slices(found: Split) -> Slices | None:
     return None
 
 
-def _samples_of(split: Split, name: str) -> Samples:
-    """The samples of a part, in a copy where they are not all, so that no others are held."""
-    part = next((part for part in split.parts if part.name == name), split.parts[-1])
-    samples = split.samples.part(part.stretch)
-    if part.n == split.samples.x.shape[0]:
-        return samples
-    scores = None if samples.scores is None else samples.scores.copy()
-    return Samples(samples.x.copy(), scores, samples.rows.copy())
+def _stretch_of(split: Split, name: str) -> slice:
+    """Where the samples of a part are."""
+    return next((part for part in split.parts if part.name == name), split.parts[-1]).stretch

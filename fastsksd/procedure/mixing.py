@@ -39,7 +39,7 @@ def split_chains(values: Array, chain: np.ndarray) -> Array:
 
 def effective_size(halves: Array) -> Array:
     """Effective sample size of means, (k,), of chains (m, draws, k); NaN where it is unknown."""
-    m, n, k = halves.shape
+    n, k = halves.shape[1:]
     sizes = np.full(k, np.nan)
     if n < _SHORTEST:
         return sizes

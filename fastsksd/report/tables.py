@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._typing import Array
+from ..effects import Effect, Effects, has_effects
 from ..procedure.combine import Member
 from .directions import check_coordinates, direction, leading
 from .explain import Explanation, baseline_of
 
 if TYPE_CHECKING:
     from ..result import GofResult
+
+_ROWS = 20  # of effect sizes
 
 
 def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, str]:
@@ -86,7 +89,79 @@ def result_html(result: GofResult) -> str:
         f"<tr><th style='text-align:left'>{name}</th><td>{escape(value)}</td></tr>"
         for name, value in facts(result).items()
     )
-    return f"<table><caption>GofResult</caption>{rows}</table>{inline_figure(result)}"
+    table = f"<table><caption>GofResult</caption>{rows}</table>"
+    effects = effects_html(result.effects) if has_effects(result) else ""
+    return f"{table}{inline_figure(result)}{effects}"
+
+
+def effects_text(effects: Effects) -> str:
+    """The `repr` of effect sizes."""
+    rows = effects_table(effects)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return "\n  ".join(["Effects", *lines, *_effect_notes(effects)])
+
+
+def effects_html(effects: Effects) -> str:
+    """Effect sizes in a notebook."""
+    rows = effects_table(effects)
+    tags = ["th", *["td"] * len(rows)]
+    body = "".join(_row(tag, row) for tag, row in zip(tags, rows, strict=False))
+    notes = "".join(f"<li>{escape(note)}</li>" for note in _effect_notes(effects))
+    return f"<table><caption>Effect sizes</caption>{body}</table><ul>{notes}</ul>"
+
+
+def effects_table(effects: Effects, most: int = _ROWS) -> list[tuple[str, ...]]:
+    """A header and rows in words: all of them, or the `most` strongest."""
+    percent = f"{effects.level:.0%} interval"
+    rows = [("", "shift (sd)", percent, "stretch", percent, "shear", percent, "across")]
+    for row in strongest_effects(effects, most):
+        cells = []
+        for value, interval in (
+            (row.shift, row.shift_interval),
+            (row.stretch, row.stretch_interval),
+            (row.shear, row.shear_interval),
+        ):
+            cells += list(_estimate(value, interval))
+        rows.append((row.name, *cells, row.across or ""))
+    if not any(row.across for row in effects):
+        rows = [row[:5] for row in rows]
+    return rows
+
+
+def strongest_effects(effects: Effects, most: int) -> list[Effect]:
+    """Rows in their order, where there are more than `most` the strongest of them."""
+    rows = list(effects)
+    if len(rows) <= most:
+        return rows
+    order = np.argsort(-effects.strength, kind="stable")[:most]
+    return [rows[k] for k in sorted(order.tolist())]
+
+
+def digits(interval: tuple[float, float]) -> int:
+    """Decimals that show where an interval ends, at least two."""
+    width = interval[1] - interval[0]
+    return 2 if not width > 0 else int(np.clip(1 - np.floor(np.log10(width)), 2, 8))
+
+
+def _estimate(value: float, interval: tuple[float, float]) -> tuple[str, str]:
+    if not np.isfinite(value):
+        return "", ""
+    places = digits(interval)
+    return f"{value:.{places}f}", f"{interval[0]:.{places}f} to {interval[1]:.{places}f}"
+
+
+def _effect_notes(effects: Effects) -> list[str]:
+    notes = []
+    if len(effects) > _ROWS:
+        notes.append(f"the strongest {_ROWS} of {len(effects)} rows")
+    notes.append("shifts in standard deviations of the model; stretch 1 is the model's width")
+    if effects.simultaneous and len(effects) > 1:
+        notes.append("the intervals of all rows hold at once")
+    return notes
 
 
 def explanation_text(explanation: Explanation) -> str:
