@@ -70,6 +70,8 @@ from ._validate import (
 )
 from .procedure.metric import moderate, shrinkage
 from .procedure.mixing import sizes_of_means
+from .procedure.moments import DEGREES, location_and_unit, plain_moments
+from .procedure.sparse import rounded, sparse_directions, written
 from .procedure.split import Samples
 from .report.directions import check_coordinates, direction, leading
 from .slices import Slices, as_slices
@@ -87,6 +89,8 @@ _BLOCK = 2**21  # numbers of an array in memory at a time
 _ENOUGH = 2  # samples for each dimension from which on y is regressed on all scores
 _SHEARED = 0.1  # part of the variance of r.s from which on the slice has a shear
 _UNCERTAIN = 0.25  # relative error of a mean from which on its logarithm is not taken
+_NEARLY = 0.8  # part of an effect that explains nearly all of it
+_SQRT2 = 2.0**0.5  # errors of a shift over those of the logarithm of a stretch
 _WHOLE = 1e-9  # length below which a coordinate of a slice counts as zero
 
 
@@ -172,6 +176,8 @@ class Effects:
         Confidence of the intervals.
     simultaneous : bool
         Whether the intervals of all rows hold at once, or each for itself.
+    allowed : int or None
+        How many estimates simultaneous intervals allow for, where that is more than are shown.
 
     See Also
     --------
@@ -200,6 +206,7 @@ class Effects:
     sizes: Array
     level: float = 0.95
     simultaneous: bool = True
+    allowed: int | None = None
 
     @property
     def shift_interval(self) -> Array:
@@ -345,7 +352,7 @@ class Effects:
         from scipy.special import stdtrit
 
         estimates = [self.shift_error, self.log_stretch_error, self.shear_error]
-        count = sum(int(np.isfinite(errors).sum()) for errors in estimates)
+        count = self.allowed or sum(int(np.isfinite(errors).sum()) for errors in estimates)
         miss = 1.0 - self.level
         if self.simultaneous and count > 1:
             miss = -np.expm1(np.log1p(-miss) / count)
@@ -575,6 +582,136 @@ def _in_order(samples: Samples) -> Samples:
     return Samples(samples.x[order], cast(Array, samples.scores)[order], samples.rows[order])
 
 
+def marginal_pvalues(x: Array, scores: Array, chain: np.ndarray | None = None) -> Array:
+    """P-values of the marginal of each coordinate, (d,); NaN where they are not known.
+
+    Four Stein features for each coordinate, those of `fastsksd.procedure.moments` with t in place
+    of the score, see shift, scale, skewness and tails. Their means are tested by t-tests with
+    Hall's correction for skewness [1]_, and combined by Bonferroni's inequality. The variances of
+    the means allow for chains.
+
+    References
+    ----------
+    .. [1] P. Hall, "On the removal of skewness by transformation", JRSS B 54, 1992.
+    """
+    from scipy.special import stdtr
+
+    regression = _Regression(x, scores)
+    n, d = x.shape
+    pvalues = np.full(d, np.nan)
+    step = max(1, _BLOCK // (4 * n))
+    for first in range(0, d, step):
+        some = slice(first, min(first + step, d))
+        y = regression.y[:, some]
+        with np.errstate(all="ignore"):
+            t = regression.marginal_scores(np.eye(d)[some])
+            features = plain_moments(y, t, *location_and_unit(y), DEGREES)  # (4, k, n)
+            z = features.reshape(-1, n).T
+            sizes = _sizes(z, chain)
+            mean = z.mean(axis=0)
+            deviation = z.std(axis=0)
+            ratio = mean / deviation
+            skewness = (((z - mean) / deviation) ** 3).mean(axis=0)
+            corrected = ratio + skewness * ratio**2 / 3.0 + skewness**2 * ratio**3 / 27.0
+            corrected = np.sqrt(sizes) * (corrected + skewness / (6.0 * sizes))
+            tails = 2.0 * stdtr(np.maximum(sizes - 1.0, 1.0), -np.abs(corrected))
+        pvalues[some] = np.minimum(len(DEGREES) * tails.reshape(len(DEGREES), -1).min(axis=0), 1.0)
+    pvalues[regression.constant] = np.nan
+    return np.maximum(pvalues, np.nextafter(0.0, 1.0))
+
+
+def worst_directions(
+    x: Array, scores: Array, names: tuple[str, ...], chain: np.ndarray | None = None
+) -> Effects | None:
+    """Effects along directions of two, three or all coordinates; None where there is none to show.
+
+    Directions are found on the first half of the samples, or of every chain, and effects are
+    estimated on the second. Of directions that say nearly the same, that with fewest coordinates is
+    kept. Those that single coordinates explain are left out.
+    """
+    first, second = _halves(len(x), chain)
+    if min(len(first), len(second)) < FEWEST or x.shape[1] < 2:
+        return None
+    search = _Regression(x[first], scores[first])
+    candidates = [
+        rounded(one / search.unit) for one in sparse_directions(*search.moments(), len(first))
+    ]
+    if not candidates:
+        return None
+    directions = np.unique(np.round(candidates, 12), axis=0)
+    later = None if chain is None else chain[second]
+    regression = _Regression(x[second], scores[second])
+    shift, stretch, sizes = regression.along(directions, later)
+    singles = regression.along(None, later)
+    none = np.full(len(directions), np.nan)
+    effects = Effects(
+        tuple(written(one, names) for one in directions),
+        *shift,
+        np.exp(stretch[0]),
+        stretch[1],
+        none,
+        none,
+        (None,) * len(directions),
+        0,
+        np.stack([*sizes, none]),
+    )
+    # The intervals allow for all directions that were looked at.
+    effects = replace(effects, allowed=2 * len(directions))
+    shown = _telling(
+        effects, directions, np.maximum(np.abs(singles[0][0]), _SQRT2 * np.abs(singles[1][0]))
+    )
+    return _some(effects, shown) if shown else None
+
+
+def _telling(effects: Effects, directions: Array, singles: Array) -> list[int]:
+    """Which directions to show, see `worst_directions`; `singles` are sizes along coordinates."""
+    size = np.maximum(np.abs(effects.shift), _SQRT2 * np.abs(np.log(effects.stretch)))
+    supports = [frozenset(np.flatnonzero(one).tolist()) for one in directions]
+    rows = list(effects)
+    known = [
+        k
+        for k, support in enumerate(supports)
+        if (rows[k].shifted or rows[k].stretched)
+        and size[k] * _NEARLY >= np.nan_to_num(singles[sorted(support)]).max()
+    ]
+    shown = []
+    for k in known:
+        fewer = any(supports[j] < supports[k] and size[j] >= _NEARLY * size[k] for j in known)
+        more = any(supports[k] < supports[j] and size[k] < _NEARLY * size[j] for j in known)
+        if not fewer and not more:
+            shown.append(k)
+    # The same coordinates once, along the stronger direction.
+    order = sorted(shown, key=lambda k: -size[k])
+    kept: list[int] = []
+    for k in order:
+        if not any(supports[k] & supports[j] for j in kept):
+            kept.append(k)
+    return kept
+
+
+def _some(effects: Effects, rows: list[int]) -> Effects:
+    """Some of the rows, in this order."""
+    arrays = ("shift", "shift_error", "stretch", "log_stretch_error", "shear", "shear_error")
+    return replace(
+        effects,
+        names=tuple(effects.names[k] for k in rows),
+        across=tuple(effects.across[k] for k in rows),
+        sizes=effects.sizes[:, rows],
+        **{name: getattr(effects, name)[rows] for name in arrays},
+    )
+
+
+def _halves(n: int, chain: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the first half of every chain, and of the second."""
+    labels = np.zeros(n, dtype=int) if chain is None else chain
+    first, second = [], []
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        first.append(rows[: rows.size // 2])
+        second.append(rows[rows.size // 2 :])
+    return np.concatenate(first), np.concatenate(second)
+
+
 def is_coordinate(slices: Slices) -> np.ndarray:
     """Which slices look along one coordinate, r and g alike."""
     both = np.maximum(np.abs(slices.r), np.abs(slices.g))
@@ -682,6 +819,22 @@ class _Regression:
             inverse = _inverse(covariance)
             folds.append(_Fold(one, inverse, cross @ inverse))
         return folds
+
+    def moments(self) -> tuple[Array, Array, Array]:
+        """N, B and shifts, see `fastsksd.procedure.sparse`, from the means over the folds."""
+        coefficients = np.mean([fold.coefficients for fold in self.folds], axis=0)
+        f = moderate(self.y)
+        cross = (f - f.mean(axis=0)).T @ (self.s - self.mean_score) / len(f)
+        explained = coefficients @ cross.T
+        model = -0.5 * (coefficients + coefficients.T)
+        return 0.5 * (explained + explained.T), model, coefficients @ self.mean_score
+
+    def marginal_scores(self, g: Array) -> Array:
+        """``t = r.s`` along directions g, (n, k), with r learnt on other folds."""
+        t = np.empty((self.y.shape[0], g.shape[0]))
+        for fold in self.folds:
+            t[fold.rows] = self.s[fold.rows] @ self._directions(g, fold)[0].T
+        return t
 
     def along(
         self, directions: Array | None, chain: np.ndarray | None
