@@ -778,12 +778,15 @@ class _Regression:
         self.unit = bounded.std(axis=0)
         self.constant = ~(self.unit > 1e-14 * np.abs(x).max(axis=0))
         self.unit = np.where(self.constant, 1.0, self.unit)
-        self.y = (x - x.mean(axis=0)) / self.unit
+        centre = bounded.mean(axis=0)
+        self.y = (x - centre) / self.unit
         self.s = scores * self.unit
         self.mean_score = self.s.mean(axis=0)
         kept = (bounded == x).mean(axis=0)
-        self.folds = self._learn((bounded - bounded.mean(axis=0)) / self.unit, kept)
+        self.folds = self._learn((bounded - centre) / self.unit, kept)
+        outlying = (x - bounded) / self.unit
         self.whole = -np.einsum("nd,nd->n", self.s - self.mean_score, self.y) / d
+        self.whole -= outlying @ self.mean_score / d
 
     def _learn(self, f: Array, kept: Array) -> list[_Fold]:
         """Regressions of `f`, the samples without outliers, on the scores, for each fold.
@@ -873,12 +876,15 @@ class _Regression:
         f = moderate(y)
         kept = f == y
         unclipped = kept.mean(axis=0)
-        f = f - f.mean(axis=0)
+        centre = f.mean(axis=0)
+        f, y = f - centre, y - centre
         t, size, other, residual, leverage = self._marginal_scores(g, f, unclipped)
         mean_t = t.mean(axis=0)
         t = t - mean_t
-        width = -(t * y).sum(axis=0) / (n - 1.0)
-        scales = [_Scale.of(-t * y)]
+        # Centred at the mean of the samples without outliers, which a mean would follow anywhere.
+        products = -t * y - mean_t * (y - f)
+        width = products.sum(axis=0) / (n - 1.0)
+        scales = [_Scale.of(products)]
         if d > 1:
             whole = _Scale.of(self.whole[:, None])
             scales.append(

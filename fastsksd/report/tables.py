@@ -94,30 +94,39 @@ def result_html(result: GofResult) -> str:
     return f"{table}{inline_figure(result)}{effects}"
 
 
-def effects_text(effects: Effects) -> str:
-    """The `repr` of effect sizes."""
-    rows = effects_table(effects)
+def text_table(title: str, rows: Sequence[tuple[str, ...]], notes: Sequence[str]) -> str:
+    """Rows in columns, the first is the header, with notes below."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-    return "\n  ".join(["Effects", *lines, *_effect_notes(effects)])
+    return "\n  ".join([title, *lines, *notes])
+
+
+def html_table(title: str, rows: Sequence[tuple[str, ...]], notes: Sequence[str]) -> str:
+    """The same for a notebook."""
+    tags = ["th", *["td"] * len(rows)]
+    body = "".join(_row(tag, row) for tag, row in zip(tags, rows, strict=False))
+    listed = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f"<table><caption>{escape(title)}</caption>{body}</table><ul>{listed}</ul>"
+
+
+def effects_text(effects: Effects) -> str:
+    """The `repr` of effect sizes."""
+    return text_table("Effects", effects_table(effects), _effect_notes(effects))
 
 
 def effects_html(effects: Effects) -> str:
     """Effect sizes in a notebook."""
-    rows = effects_table(effects)
-    tags = ["th", *["td"] * len(rows)]
-    body = "".join(_row(tag, row) for tag, row in zip(tags, rows, strict=False))
-    notes = "".join(f"<li>{escape(note)}</li>" for note in _effect_notes(effects))
-    return f"<table><caption>Effect sizes</caption>{body}</table><ul>{notes}</ul>"
+    return html_table("Effect sizes", effects_table(effects), _effect_notes(effects))
 
 
 def effects_table(effects: Effects, most: int = _ROWS) -> list[tuple[str, ...]]:
     """A header and rows in words: all of them, or the `most` strongest."""
     percent = f"{effects.level:.0%} interval"
-    rows = [("", "shift (sd)", percent, "stretch", percent, "shear", percent, "across")]
+    header = ("", "shift (sd)", percent, "stretch", percent, "shear", percent, "across")
+    rows: list[tuple[str, ...]] = [header]
     for row in strongest_effects(effects, most):
         cells = []
         for value, interval in (
@@ -125,7 +134,7 @@ def effects_table(effects: Effects, most: int = _ROWS) -> list[tuple[str, ...]]:
             (row.stretch, row.stretch_interval),
             (row.shear, row.shear_interval),
         ):
-            cells += list(_estimate(value, interval))
+            cells += list(estimate_cells(value, interval))
         rows.append((row.name, *cells, row.across or ""))
     if not any(row.across for row in effects):
         rows = [row[:5] for row in rows]
@@ -147,7 +156,8 @@ def digits(interval: tuple[float, float]) -> int:
     return 2 if not width > 0 else int(np.clip(1 - np.floor(np.log10(width)), 2, 8))
 
 
-def _estimate(value: float, interval: tuple[float, float]) -> tuple[str, str]:
+def estimate_cells(value: float, interval: tuple[float, float]) -> tuple[str, str]:
+    """An estimate and its interval in words; empty where they are not known."""
     if not np.isfinite(value):
         return "", ""
     places = digits(interval)
@@ -166,22 +176,12 @@ def _effect_notes(effects: Effects) -> list[str]:
 
 def explanation_text(explanation: Explanation) -> str:
     """The `repr` of an explanation."""
-    rows = _table(explanation)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return "\n  ".join(["Explanation", *lines, *_notes(explanation)])
+    return text_table("Explanation", _table(explanation), _notes(explanation))
 
 
 def explanation_html(explanation: Explanation) -> str:
     """An explanation in a notebook."""
-    rows = _table(explanation)
-    tags = ["th", *["td"] * len(rows)]
-    body = "".join(_row(tag, row) for tag, row in zip(tags, rows, strict=False))
-    notes = "".join(f"<li>{escape(note)}</li>" for note in _notes(explanation))
-    return f"<table><caption>Explanation</caption>{body}</table><ul>{notes}</ul>"
+    return html_table("Explanation", _table(explanation), _notes(explanation))
 
 
 def _row(tag: str, cells: Iterable[str]) -> str:
