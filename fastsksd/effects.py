@@ -52,7 +52,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -62,6 +62,8 @@ import numpy as np
 from ._typing import Array, ArrayLike, Score, SlicesLike
 from ._validate import (
     ArgumentError,
+    ArgumentTypeError,
+    check_number,
     check_probability,
     check_samples,
     check_score,
@@ -89,6 +91,7 @@ _BLOCK = 2**21  # numbers of an array in memory at a time
 _ENOUGH = 2  # samples for each dimension from which on y is regressed on all scores
 _SHEARED = 0.1  # part of the variance of r.s from which on the slice has a shear
 _UNCERTAIN = 0.25  # relative error of a mean from which on its logarithm is not taken
+_MOST_MORE = 1e4  # times as many samples, beyond which nobody asks
 _NEARLY = 0.8  # part of an effect that explains nearly all of it
 _SQRT2 = 2.0**0.5  # errors of a shift over those of the logarithm of a stretch
 _WHOLE = 1e-9  # length below which a coordinate of a slice counts as zero
@@ -218,7 +221,8 @@ class Effects:
     def stretch_interval(self) -> Array:
         """Intervals of the stretches, (k, 2)."""
         half = self._quantiles(1) * self.log_stretch_error
-        return self.stretch[:, None] * np.exp(np.stack([-half, half], axis=1))
+        with np.errstate(over="ignore"):
+            return self.stretch[:, None] * np.exp(np.stack([-half, half], axis=1))
 
     @property
     def shear_interval(self) -> Array:
@@ -371,6 +375,114 @@ class Effects:
 
 def _plain(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
+
+
+class Tolerated(NamedTuple):
+    """Whether effects are within a tolerance.
+
+    Attributes
+    ----------
+    verdict : str
+        "within": every shift and stretch is surely below. "beyond": one is surely above.
+        "undecided": neither.
+    shift, stretch : float
+        The tolerances; infinity where there is none.
+    worst : str
+        Name of the row that decides, or is farthest from a decision.
+    n_needed : int or None
+        About how many samples would settle it, if it is undecided; None where the estimate is too
+        close to the tolerance to say.
+    level : float
+        Confidence.
+    """
+
+    verdict: str
+    shift: float
+    stretch: float
+    worst: str
+    n_needed: int | None
+    level: float
+
+
+class Tolerance(NamedTuple):
+    """Shifts and stretches that do not matter; infinity for any.
+
+    Attributes
+    ----------
+    shift : float
+        In standard deviations of the model.
+    stretch : float
+        A fraction: 0.05 for 5% wider or narrower.
+    """
+
+    shift: float = np.inf
+    stretch: float = np.inf
+
+    def of(self, effects: Effects) -> Tolerated:
+        """What effects are to this tolerance.
+
+        Parameters
+        ----------
+        effects : Effects
+            Their intervals decide, all at once.
+
+        Returns
+        -------
+        Tolerated
+        """
+        effects = effects.at(simultaneous=True)
+        errors = np.stack([effects.shift_error, effects.log_stretch_error])
+        half = errors * np.stack([effects._quantiles(0), effects._quantiles(1)])
+        size = np.abs(np.stack([effects.shift, np.log(effects.stretch)]))
+        limit = np.array([self.shift, np.log1p(self.stretch)])[:, None]
+        known = np.isfinite(half) & np.isfinite(limit)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            # Intervals shrink like the root of the number of samples.
+            factors = np.where(known, (half / (limit - size)) ** 2, -np.inf)
+        within = ~known | (size + half <= limit)
+        beyond = known & (size - half > limit)
+        over = known & (size > limit)
+        if beyond.any():
+            # The one with the most certainty.
+            place = np.argmin(np.where(beyond, factors, np.inf))
+            return self._said("beyond", effects, place)
+        if within.all():
+            return self._said("within", effects, np.argmax(factors))
+        # One surely beyond is enough; below must be all.
+        place = np.argmin(np.where(over, factors, np.inf)) if over.any() else np.argmax(factors)
+        sizes = np.maximum(effects.sizes[:2], 1.0)
+        factor = factors.ravel()[place]
+        n_needed = None
+        if factor <= _MOST_MORE:
+            digits = f"{np.nanmax(sizes) * max(factor, 1.0):.2g}"
+            n_needed = int(float(digits))
+        return self._said("undecided", effects, place, n_needed)
+
+    def _said(
+        self, verdict: str, effects: Effects, place: Any, n_needed: int | None = None
+    ) -> Tolerated:
+        name = effects.names[int(place) % len(effects)]
+        return Tolerated(verdict, self.shift, self.stretch, name, n_needed, effects.level)
+
+
+def check_tolerance(tolerance: Any) -> Tolerance:
+    """A tolerance from a mapping of "shift" and "stretch" to positive numbers."""
+    if not isinstance(tolerance, Mapping):
+        raise ArgumentTypeError(
+            "tolerance",
+            "must be a mapping such as {'shift': 0.1, 'stretch': 0.05}, "
+            f"not {type(tolerance).__name__}",
+        )
+    unknown = [name for name in tolerance if name not in Tolerance._fields]
+    if unknown or not tolerance:
+        what = f"got {unknown[0]!r}" if unknown else "it is empty"
+        raise ArgumentError("tolerance", f"must have the names 'shift' and 'stretch'; {what}")
+    return Tolerance(
+        **{
+            name: check_number("tolerance", value, 0.0, strict=True)
+            for name, value in tolerance.items()
+        }
+    )
 
 
 def effect_sizes(
@@ -901,8 +1013,9 @@ class _Regression:
         values = np.einsum("ak,cak->ck", mean, beta)
         fitted = np.einsum("ank,cak->cnk", z, beta)
         # Of the means; of the regression; of the units that features and targets are in.
-        influence = fitted + np.einsum("ank,kab,bk->nk", z, information, mean) * (targets - fitted)
-        influence += np.einsum("ank,ak,cak->cnk", z, unit_mean, beta)
+        leverages = np.einsum("ank,ak->nk", z, np.einsum("kab,bk->ak", information, mean))
+        influence = leverages * (targets - fitted)
+        influence += np.einsum("ank,cak->cnk", z, (1.0 + unit_mean) * beta)
         influence[0] -= values[0] * (kept / unclipped - 1.0)
         influence[1] -= values[1] * (y * f * kept / spread - 1.0)
         # Of the direction r.

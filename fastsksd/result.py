@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from .baselines.base import Baseline
-    from .effects import Effects
+    from .effects import Effects, Tolerated
     from .report.explain import Explanation
 
 
@@ -86,6 +86,8 @@ class GofResult:
         and in "total".
     names : tuple of str or None
         Names of the coordinates, where the samples had names of columns, as a data frame has.
+    tolerated : Tolerated or None
+        Whether the effects are within the `tolerance` of the test, if it had one.
 
     See Also
     --------
@@ -124,6 +126,7 @@ class GofResult:
     slice_units: Array | None = None
     timings: dict[str, float] = field(default_factory=dict)
     names: tuple[str, ...] | None = None
+    tolerated: Tolerated | None = None
     _whole: Samples | None = None
     _stretch: slice | None = None
     _chain: np.ndarray | None = None

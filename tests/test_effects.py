@@ -8,7 +8,7 @@ import pytest
 from scipy import optimize, stats
 
 import fastsksd as fs
-from fastsksd.effects import Effect, marginal_pvalues, worst_directions
+from fastsksd.effects import Effect, Tolerance, marginal_pvalues, worst_directions
 from fastsksd.experiments.effects import make_law
 from fastsksd.report.wording import effect_words
 
@@ -300,3 +300,86 @@ def test_a_wrong_pair_is_named():
     single = right * [1.0, 1.0, 2.0, 1.0, 1.0]
     assert worst_directions(single, -single @ precision, names) is None
     assert worst_directions(x[:, :1], -x[:, :1], names[:1]) is None
+
+
+def test_tolerance_decides_from_the_intervals():
+    rng = np.random.default_rng(0)
+    tolerance = {"shift": 0.2, "stretch": 0.1}
+    x = rng.standard_normal((2000, 2))
+
+    def tolerated(x, **options):
+        options = {"tolerance": tolerance, "n_resamples": 49, "rng": 0} | options
+        return fs.gof_test(x, np.negative, **options)
+
+    right = tolerated(x)
+    assert right.tolerated.verdict == "within" and "Within tolerance" in right.summary()
+    assert right.tolerated.n_needed is None and "within" in repr(right)
+    wide = tolerated(x * [1.3, 1.0])
+    assert wide.tolerated.verdict == "beyond" and wide.tolerated.worst == "x[0]"
+    assert "Surely beyond the tolerance of a shift of 0.2 standard" in wide.summary()
+    assert tolerated(x + np.array([0.0, 0.5])).tolerated.worst == "x[1]"
+    # Only one of them.
+    only = tolerated(x + np.array([0.0, 0.5]), tolerance={"stretch": 0.1})
+    assert only.tolerated.verdict == "within" and only.tolerated.shift == np.inf
+    some = tolerated(x[:150])
+    assert some.tolerated.verdict == "undecided" and some.tolerated.n_needed > 150
+    assert "samples would settle it" in some.summary()
+    assert fs.gof_test(x, np.negative, n_resamples=49, rng=0).tolerated is None
+
+
+def test_a_wider_tolerance_is_never_worse():
+    order = ["within", "undecided", "beyond"]
+    x = np.random.default_rng(1).standard_normal((400, 3)) * [1.1, 1.0, 1.0]
+    effects = fs.effect_sizes(x, np.negative)
+    limits = np.geomspace(0.001, 1.0, 40)
+    verdicts = [order.index(Tolerance(one, one).of(effects).verdict) for one in limits]
+    assert verdicts == sorted(verdicts, reverse=True)
+    assert verdicts[0] == 2 and verdicts[-1] == 0
+
+
+def test_a_right_number_of_samples_settles_it():
+    # Half of the runs with the number that is asked for should be decided, the others nearly.
+    rng = np.random.default_rng(2)
+    tolerance = Tolerance(0.1, 0.1)
+    x = rng.standard_normal((500, 1)) * 1.03
+    first = tolerance.of(fs.effect_sizes(x, np.negative))
+    assert first.verdict == "undecided"
+    x = rng.standard_normal((4 * first.n_needed, 1)) * 1.03
+    assert tolerance.of(fs.effect_sizes(x, np.negative)).verdict == "within"
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "message"),
+    [
+        ({"shift": -0.1}, "`tolerance` must be positive|`tolerance` must be .*0"),
+        ({"width": 0.1}, "`tolerance` must have the names 'shift' and 'stretch'; got 'width'"),
+        ({}, "`tolerance` must have the names 'shift' and 'stretch'; it is empty"),
+        ({"shift": np.nan}, "`tolerance`"),
+    ],
+)
+def test_bad_tolerances_are_named(tolerance, message):
+    x = np.random.default_rng(0).standard_normal((40, 2))
+    with pytest.raises(ValueError, match=message):
+        fs.gof_test(x, np.negative, tolerance=tolerance)
+
+
+def test_tolerance_where_it_makes_no_sense():
+    x = np.random.default_rng(0).standard_normal((40, 2))
+    with pytest.raises(TypeError, match="`tolerance` must be a mapping"):
+        fs.gof_test(x, np.negative, tolerance=0.1)
+    with pytest.raises(ValueError, match="`tolerance` needs at least 20 samples; got 15"):
+        fs.gof_test(x[:15], np.negative, tolerance={"shift": 0.1})
+    model = fs.models.Gaussian(np.zeros(2), np.eye(2))
+    with pytest.raises(ValueError, match="`tolerance` does not apply to method='mmd'"):
+        fs.gof_test(x, model, method="mmd", tolerance={"shift": 0.1})
+    assert fs.gof_test(x, model, method="ksd", tolerance={"shift": 9}, rng=0).tolerated.shift == 9
+
+
+def test_a_batch_keeps_the_verdict_though_not_the_samples(tmp_path):
+    rng = np.random.default_rng(0)
+    problems = [(rng.standard_normal((100, 2)), np.negative)]
+    options = dict(tolerance={"shift": 9, "stretch": 9}, n_resamples=49, progress=False, rng=0)
+    path = tmp_path / "batch.jsonl"
+    for _ in range(2):  # the second reads what the first wrote
+        (result,) = fs.gof_batch(problems, checkpoint=path, **options).results
+        assert result.tolerated.verdict == "within" and result.tolerated.shift == 9.0

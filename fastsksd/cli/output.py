@@ -123,6 +123,7 @@ def as_json(tested: Tested) -> str:
         "effects": effects_of(result, names=tested.names).to_dict()
         if has_effects(result)
         else None,
+        "tolerated": None if result.tolerated is None else result.tolerated._asdict(),
         "members": [member._asdict() for member in result.members],
         "timings": result.timings | {"all": tested.seconds},
         "versions": _versions(),

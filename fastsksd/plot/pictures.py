@@ -39,6 +39,7 @@ from .canvas import (
 
 _DOTS = 3000  # samples shown
 _LABELLED = 3
+_FARTHEST = 10.0  # deviations that a forest plot shows
 _LABEL_LINES = 16  # lines of text that fit beside the bars of a panel
 _LABEL_WIDTH = 26  # characters of such a line
 _SHAPES = {
@@ -529,7 +530,7 @@ def effects(what: GofResult | Effects, *, ax: Axes | None = None) -> Axes:
                 continue
             ends = np.array([value, *interval])
             if style == "s":
-                ends = np.log(ends)
+                ends = np.log(np.clip(ends, 1e-6, 1e6))
             ax.plot(ends[1:], [place + step] * 2, color=colour, linewidth=1.5)
             face = colour if far else "white"
             ax.plot(
@@ -540,7 +541,7 @@ def effects(what: GofResult | Effects, *, ax: Axes | None = None) -> Axes:
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.margins(x=0.1)
     low, high = ax.get_xlim()
-    ax.set_xlim(min(low, -0.05), max(high, 0.05))
+    ax.set_xlim(max(min(low, -0.05), -_FARTHEST), min(max(high, 0.05), _FARTHEST))
     ax.locator_params(axis="x", nbins=6)
     ax.set_xlabel("shift (standard deviations of the model)")
     _add_stretch_axis(ax)

@@ -50,6 +50,7 @@ from .nulls import NULLS
 MOST_TRAINING = 5000  # samples that slices are found on by default: the cost is quadratic
 
 _COMMON = {"precondition", "kernel", "null", "lag", "n_resamples", "engine", "tol", "method", "rng"}
+_COMMON |= {"tolerance"}
 _SEARCH = {"estimator", "score_q", "debias", "train"}
 # Why an option is refused where slices are given.
 NOTHING_TO_CHOOSE = ("has nothing to choose, as ", Option("slices"), " are given")
@@ -77,6 +78,7 @@ class Options:
     engine: EngineName = "auto"
     tol: float = TOLERANCE
     method: Any = "sksd"
+    tolerance: Any = None
     rng: Rng = None
 
     def given(self) -> list[str]:
@@ -279,6 +281,7 @@ def _plan_of_baseline(options: Options, baseline: TestWithoutSlices, common: Pla
     used |= {"kernel"} if baseline.has_kernel else set()
     used |= {"train"} if baseline.trained else set()
     used |= {"lag"} if "wild" in baseline.nulls else set()
+    used |= {"tolerance"} if baseline.needs_score else set()
     method = Option("method", baseline.name)
     options.refuse_unused(used, "does not apply to ", method)
     if common.lag is None:

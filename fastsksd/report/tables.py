@@ -33,6 +33,10 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
         }
     else:
         found["statistic"] = f"{result.statistic:.6g}"
+    if result.tolerated is not None:
+        needed = result.tolerated.n_needed
+        more = "" if needed is None else f", about {needed:,} samples would settle it"
+        found["tolerance"] = f"{result.tolerated.verdict} ({result.tolerated.worst}){more}"
     found |= {"null distribution": _null(result), "samples": _samples(result)}
     if result.slices is None:
         z = result.locations
@@ -161,7 +165,11 @@ def estimate_cells(value: float, interval: tuple[float, float]) -> tuple[str, st
     if not np.isfinite(value):
         return "", ""
     places = digits(interval)
-    return f"{value:.{places}f}", f"{interval[0]:.{places}f} to {interval[1]:.{places}f}"
+    middle, low, high = (
+        f"{number:.{places}f}" if abs(number) < 1e4 else f"{number:.2g}"
+        for number in (value, *interval)
+    )
+    return middle, f"{low} to {high}"
 
 
 def _effect_notes(effects: Effects) -> list[str]:

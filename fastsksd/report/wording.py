@@ -6,12 +6,13 @@ Python, or by an `OptionFormat` as the command line writes them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .._typing import ArrayLike, Score
 from .._validate import Option, OptionFormat, check_probability
-from ..effects import FEWEST, Effect, Effects, effects_of, has_effects
+from ..effects import FEWEST, Effect, Effects, Tolerated, effects_of, has_effects
 from .caveats import caveats_of
 from .directions import check_coordinates, direction
 from .explain import Explanation, SliceExplanation, explain, is_explicable
@@ -110,6 +111,8 @@ def summary(
     elif has_effects(result):
         named = names is None or tuple(names) == result.names
         sentences += _effects(result.effects if named else effects_of(result, names=names))
+    if result.tolerated is not None:
+        sentences.append(tolerated_said(result.tolerated, result.reject(alpha)))
     caveats = [caveat.said(option) for caveat in caveats_of(result, explanation)]
     if caveats:
         sentences.append(f"Caveats: {'; '.join(caveats)}.")
@@ -273,6 +276,28 @@ def effects_said(effects: Effects, most: int = _EFFECTS) -> str:
         f"No shift or stretch is significant: with {percent} confidence {every} is "
         f"shifted by less than {shift:.2g} standard deviations and stretched by a factor between "
         f"{low:.3g} and {high:.3g}."
+    )
+
+
+def tolerated_said(tolerated: Tolerated, rejected: bool) -> str:
+    """Whether effects are within the tolerance, in a sentence."""
+    limits = []
+    if tolerated.shift < math.inf:
+        limits.append(f"a shift of {tolerated.shift:g} standard deviations")
+    if tolerated.stretch < math.inf:
+        limits.append(f"a stretch of {100 * tolerated.stretch:g}%")
+    listed = " and ".join(limits)
+    if tolerated.verdict == "within":
+        start = "Wrong, but within tolerance" if rejected else "Within tolerance"
+        return f"{start}: every effect is surely below {listed} ({tolerated.level:.0%} confidence)."
+    if tolerated.verdict == "beyond":
+        return f"Surely beyond the tolerance of {listed}: {tolerated.worst}."
+    more = "more samples than can be said"
+    if tolerated.n_needed is not None:
+        more = f"about {tolerated.n_needed:,} samples"
+    return (
+        f"Undecided whether within the tolerance of {listed}: {more} would settle it "
+        f"({tolerated.worst})."
     )
 
 
