@@ -383,3 +383,20 @@ def test_a_batch_keeps_the_verdict_though_not_the_samples(tmp_path):
     for _ in range(2):  # the second reads what the first wrote
         (result,) = fs.gof_batch(problems, checkpoint=path, **options).results
         assert result.tolerated.verdict == "within" and result.tolerated.shift == 9.0
+
+
+def test_numbers_of_a_funnel_are_rough():
+    law = make_law("eight schools", 10)
+    rng = np.random.default_rng(0)
+    x = law.draw(4000, rng)
+    names = ["mu", "log_tau", *(f"theta[{k}]" for k in range(8))]
+    right = fs.effect_sizes(x, law.score, names=names)
+    assert right["log_tau"].rough and not right["mu"].rough
+    assert "rough, as the model is far from normal there: log_tau" in repr(right)
+    assert effect_words(Effect("a", 1.0, (0.5, 1.5), 1.0, (0.9, 1.1), rough=True)) == [
+        "a: shifted or stretched, by how much can't be told"
+    ]
+    undecided = Tolerance(9.0, 9.0).of(right)
+    assert undecided.verdict == "undecided" and undecided.n_needed is None
+    normal = fs.effect_sizes(rng.standard_normal((100, 2)), np.negative)
+    np.testing.assert_allclose(normal.linearity, 1.0)

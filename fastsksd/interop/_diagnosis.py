@@ -11,7 +11,7 @@ from .._typing import Array
 from ..effects import Effect, Effects, coordinate_effects, marginal_pvalues, worst_directions
 from ..procedure.mixing import bulk_and_tail_size, split_chains, split_rhat
 from ..report.rates import holm
-from ..report.tables import estimate_cells, html_table, text_table
+from ..report.tables import estimate_cells, html_table, rough_note, text_table
 from ..report.wording import effect_words
 from ..result import GofResult
 
@@ -186,6 +186,7 @@ class Diagnosis:
                 f"R-hat above {_MIXED}: chains disagree with each other, so that they can't all "
                 "agree with the model"
             )
+        notes += rough_note(self.effects)
         if self.n_divergent:
             notes.append(f"{self.n_divergent} draws are divergent")
         if len(self.names) > _ROWS:

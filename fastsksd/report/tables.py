@@ -172,11 +172,24 @@ def estimate_cells(value: float, interval: tuple[float, float]) -> tuple[str, st
     return middle, f"{low} to {high}"
 
 
+def rough_note(effects: Effects) -> list[str]:
+    """A note that names the rows whose numbers are rough, if there are any."""
+    rough = [row.name for row in effects if row.rough]
+    if not rough:
+        return []
+    more = f" and {len(rough) - 5} more" if len(rough) > 5 else ""
+    return [
+        f"rough, as the model is far from normal there: {', '.join(rough[:5])}{more}; only the "
+        "fact that they are off can be relied on"
+    ]
+
+
 def _effect_notes(effects: Effects) -> list[str]:
     notes = []
     if len(effects) > _ROWS:
         notes.append(f"the strongest {_ROWS} of {len(effects)} rows")
     notes.append("shifts in standard deviations of the model; stretch 1 is the model's width")
+    notes += rough_note(effects)
     if effects.simultaneous and len(effects) > 1:
         notes.append("the intervals of all rows hold at once")
     return notes

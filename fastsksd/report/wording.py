@@ -233,6 +233,10 @@ def effect_words(row: Effect) -> list[str]:
     ['sigma: samples 1.36 times as wide as the model says (1.29 to 1.43)']
     """
     words = []
+    if row.rough:
+        if row.shifted or row.stretched:
+            words.append(f"{row.name}: shifted or stretched, by how much can't be told")
+        return words
     if row.shifted:
         low, high = sorted(map(abs, row.shift_interval))
         places = digits(row.shift_interval)
