@@ -204,14 +204,19 @@ class Diagnosis:
         order = np.arange(len(self.names))
         if len(order) > _ROWS:
             order = np.sort(np.argsort(-self.effects.strength, kind="stable")[:_ROWS])
-        effects = list(self.effects)
-        for k in order.tolist():
-            row = effects[k]
+        effects = [list(self.effects)[k] for k in order.tolist()]
+        shifts = estimate_cells(
+            [one.shift for one in effects], [one.shift_interval for one in effects]
+        )
+        stretches = estimate_cells(
+            [one.stretch for one in effects], [one.stretch_interval for one in effects]
+        )
+        for k, row, shift, stretch in zip(order.tolist(), effects, shifts, stretches, strict=True):
             rows.append(
                 (
                     row.name,
-                    *estimate_cells(row.shift, row.shift_interval),
-                    *estimate_cells(row.stretch, row.stretch_interval),
+                    *shift,
+                    *stretch,
                     _number(self.pvalues_adjusted[k], ".2g"),
                     _number(self.ess_bulk[k], ".0f"),
                     _number(self.ess_tail[k], ".0f"),

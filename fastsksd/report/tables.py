@@ -131,15 +131,15 @@ def effects_table(effects: Effects, most: int = _ROWS) -> list[tuple[str, ...]]:
     percent = f"{effects.level:.0%} interval"
     header = ("", "shift (sd)", percent, "stretch", percent, "shear", percent, "across")
     rows: list[tuple[str, ...]] = [header]
-    for row in strongest_effects(effects, most):
-        cells = []
-        for value, interval in (
-            (row.shift, row.shift_interval),
-            (row.stretch, row.stretch_interval),
-            (row.shear, row.shear_interval),
-        ):
-            cells += list(estimate_cells(value, interval))
-        rows.append((row.name, *cells, row.across or ""))
+    shown = strongest_effects(effects, most)
+    columns = [
+        estimate_cells(
+            [getattr(row, one) for row in shown], [getattr(row, f"{one}_interval") for row in shown]
+        )
+        for one in ("shift", "stretch", "shear")
+    ]
+    for row, *cells in zip(shown, *columns, strict=True):
+        rows.append((row.name, *(cell for pair in cells for cell in pair), row.across or ""))
     if not any(row.across for row in effects):
         rows = [row[:5] for row in rows]
     return rows
@@ -160,16 +160,20 @@ def digits(interval: tuple[float, float]) -> int:
     return 2 if not width > 0 else int(np.clip(1 - np.floor(np.log10(width)), 2, 8))
 
 
-def estimate_cells(value: float, interval: tuple[float, float]) -> tuple[str, str]:
-    """An estimate and its interval in words; empty where they are not known."""
-    if not np.isfinite(value):
-        return "", ""
-    places = digits(interval)
-    middle, low, high = (
-        f"{number:.{places}f}" if abs(number) < 1e4 else f"{number:.2g}"
-        for number in (value, *interval)
-    )
-    return middle, f"{low} to {high}"
+def estimate_cells(
+    values: Sequence[float], intervals: Sequence[tuple[float, float]]
+) -> list[tuple[str, str]]:
+    """Estimates and intervals of a column in words; empty where they are not known."""
+    known = [digits(one) for one in intervals if np.isfinite(one).all()]
+    places = int(np.median(known)) if known else 2
+    cells = []
+    for value, interval in zip(values, intervals, strict=True):
+        middle, low, high = (
+            f"{number:.{places}f}" if abs(number) < 1e4 else f"{number:.2g}"
+            for number in (value, *interval)
+        )
+        cells.append((middle, f"{low} to {high}") if np.isfinite(value) else ("", ""))
+    return cells
 
 
 def rough_note(effects: Effects) -> list[str]:
