@@ -8,9 +8,11 @@ import pytest
 from scipy import optimize, stats
 
 import fastsksd as fs
-from fastsksd.effects import Effect, Tolerance, marginal_pvalues, worst_directions
+from fastsksd.effects import Effect, Tolerance
 from fastsksd.experiments.effects import make_law
+from fastsksd.procedure.location_scale import marginal_pvalues
 from fastsksd.report.wording import effect_words
+from fastsksd.report.worst import worst_directions
 
 
 def normal_problem(rng, n=400, d=4):

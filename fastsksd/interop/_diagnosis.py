@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._typing import Array
-from ..effects import Effect, Effects, coordinate_effects, marginal_pvalues, worst_directions
+from ..effects import Effect, Effects, coordinate_effects
+from ..procedure.location_scale import marginal_pvalues
 from ..procedure.mixing import bulk_and_tail_size, split_chains, split_rhat
 from ..report.rates import holm
 from ..report.tables import estimate_cells, html_table, rough_note, text_table
 from ..report.wording import effect_words
+from ..report.worst import worst_directions
 from ..result import GofResult
 
 if TYPE_CHECKING:
