@@ -15,6 +15,7 @@ from .discrepancy import (
     sksd,
     sksd_value_and_grad,
 )
+from .effects import Effects, effect_sizes
 from .gof import gof_test
 from .kernels import IMQ, RBF
 from .models import Model
@@ -33,6 +34,7 @@ __all__ = [
     "Accumulator",
     "BatchError",
     "BatchResult",
+    "Effects",
     "Estimate",
     "Explanation",
     "FamilyAccumulator",
@@ -42,6 +44,7 @@ __all__ = [
     "__version__",
     "active_slices",
     "baselines",
+    "effect_sizes",
     "gof_batch",
     "gof_stream",
     "gof_test",

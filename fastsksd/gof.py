@@ -8,20 +8,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from . import engines
 from ._typing import ArrayLike, EngineName, KernelLike, Null, Rng, Score, SlicesLike
-from ._validate import check_same_columns, check_samples, check_score, column_names, is_dask
+from ._validate import (
+    ArgumentError,
+    check_same_columns,
+    check_samples,
+    check_score,
+    column_names,
+    is_dask,
+)
 from .baselines import as_baseline
 from .baselines.base import Baseline
+from .effects import FEWEST, check_tolerance
 from .engines import TOLERANCE
 from .procedure.combine import Verdict, decide
 from .procedure.evaluate import evaluate
 from .procedure.evaluation import Outcome
 from .procedure.plan import Options, Plan, make_plan
 from .procedure.search import search
-from .procedure.split import Samples, Split, make_split
+from .procedure.split import Split, make_split
 from .result import GofResult
 from .slices import Slices
 
@@ -48,6 +57,7 @@ def gof_test(
     engine: EngineName = "auto",
     tol: float = TOLERANCE,
     method: str | Baseline = "sksd",
+    tolerance: Mapping[str, float] | None = None,
     rng: Rng = None,
 ) -> GofResult:
     """Test whether samples follow a model that is known through its score.
@@ -164,6 +174,11 @@ def gof_test(
         The sliced discrepancy ("sksd"), or for comparison a test without slices. A name means the
         published settings; other settings are arguments of the classes in `fastsksd.baselines`, as
         in ``method=fs.baselines.RFSD(n_features=20)``.
+    tolerance : mapping, optional
+        Shifts and stretches that do not matter, as ``{"shift": 0.1, "stretch": 0.05}``: 0.1
+        standard deviations of the model, and 5% wider or narrower; one of them is enough. The
+        result then says in `tolerated` whether all effects are surely below, one is surely beyond,
+        or how many samples would settle it. At least 20 samples are needed.
     rng : None, int or numpy.random.Generator
         All randomness. The same seed gives the same p-value for any number of threads.
 
@@ -259,8 +274,10 @@ def gof_test(
         engine=engine,
         tol=tol,
         method=method,
+        tolerance=tolerance,
         rng=rng,
     )
+    limits = None if tolerance is None else check_tolerance(tolerance)
     if is_dask(x):
         from .scale.cluster import gof_test_of_dask
 
@@ -270,6 +287,10 @@ def gof_test(
     names, samples = column_names(x), check_samples(x)
     if baseline is None or baseline.needs_score:
         check_same_columns(names, check_score(score))
+    if limits is not None and len(samples) < FEWEST:
+        raise ArgumentError(
+            "tolerance", f"needs at least {FEWEST} samples; got {len(samples)}; leave it out"
+        )
     plan = make_plan(options, baseline, *samples.shape)
     split = make_split(plan, samples, score)
     with engines.session(*split.arrays()):
@@ -280,7 +301,8 @@ def gof_test(
     end = time.perf_counter()
     timings = {"slices": searched - start, "statistic": end - searched, "total": end - start}
     active = None if baseline is not None else _active_slices(found)
-    return _result(plan, split, outcome, verdict, names, timings, active)
+    result = _result(plan, split, outcome, verdict, names, timings, active)
+    return result if limits is None else replace(result, tolerated=limits.of(result.effects))
 
 
 def _result(
@@ -317,7 +339,8 @@ def _result(
         slice_units=sliced.units,
         timings=timings,
         names=names,
-        _samples=_samples_of(split, sliced.part),
+        _whole=split.samples,
+        _stretch=_stretch_of(split, sliced.part),
         _active=active,
         _baseline=cast("Baseline | None", plan.baseline),
     )
@@ -331,11 +354,6 @@ def _active_slices(found: Split) -> Slices | None:
     return None
 
 
-def _samples_of(split: Split, name: str) -> Samples:
-    """The samples of a part, in a copy where they are not all, so that no others are held."""
-    part = next((part for part in split.parts if part.name == name), split.parts[-1])
-    samples = split.samples.part(part.stretch)
-    if part.n == split.samples.x.shape[0]:
-        return samples
-    scores = None if samples.scores is None else samples.scores.copy()
-    return Samples(samples.x.copy(), scores, samples.rows.copy())
+def _stretch_of(split: Split, name: str) -> slice:
+    """Where the samples of a part are."""
+    return next((part for part in split.parts if part.name == name), split.parts[-1]).stretch

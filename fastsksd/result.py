@@ -5,9 +5,12 @@ Explaining, wording, tables and pictures are functions that take a result, in `r
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ._typing import Array, ArrayLike, Rng, Score
 from ._validate import check_probability
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from .baselines.base import Baseline
+    from .effects import Effects, Tolerated
     from .report.explain import Explanation
 
 
@@ -82,6 +86,8 @@ class GofResult:
         and in "total".
     names : tuple of str or None
         Names of the coordinates, where the samples had names of columns, as a data frame has.
+    tolerated : Tolerated or None
+        Whether the effects are within the `tolerance` of the test, if it had one.
 
     See Also
     --------
@@ -120,9 +126,19 @@ class GofResult:
     slice_units: Array | None = None
     timings: dict[str, float] = field(default_factory=dict)
     names: tuple[str, ...] | None = None
-    _samples: Samples | None = None
+    tolerated: Tolerated | None = None
+    _whole: Samples | None = None
+    _stretch: slice | None = None
+    _chain: np.ndarray | None = None
     _active: Slices | None = None
     _baseline: Baseline | None = None
+
+    @property
+    def _samples(self) -> Samples | None:
+        """Samples that the slices were tested on; for other methods, all that were tested."""
+        if self._whole is None or self._stretch is None:
+            return None
+        return self._whole.part(self._stretch)
 
     def reject(self, alpha: float = 0.05) -> bool:
         """Whether the model is rejected at level `alpha`.
@@ -138,6 +154,38 @@ class GofResult:
             True if the p-value is at most `alpha`.
         """
         return bool(self.pvalue <= check_probability("alpha", alpha))
+
+    @functools.cached_property
+    def effects(self) -> Effects:
+        """How far the samples are shifted and stretched against the model, with intervals.
+
+        A row for each coordinate, from all samples, and one for each of the strongest slices (at
+        most five) that is not along a coordinate, from the samples it was tested on. Samples of a
+        chain (``lag > 2``) have intervals that allow for their dependence. Computed when it is
+        first asked for.
+
+        Returns
+        -------
+        Effects
+            A table; see `fastsksd.effects` for the method and its limits.
+
+        Raises
+        ------
+        ValueError
+            If the result holds no samples, like those of `gof_stream` and `gof_batch`, if the
+            method has no score, or for fewer than 20 samples.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsksd as fs
+        >>> x = np.random.default_rng(0).standard_normal((500, 2)) * [1.4, 1.0]
+        >>> sigma = fs.gof_test(x, np.negative, rng=0).effects[0]
+        >>> bool(sigma.stretch_interval[0] < 1.4 < sigma.stretch_interval[1])
+        True
+        """
+        from .effects import effects_of
+
+        return effects_of(self)
 
     def explain(
         self,
@@ -250,8 +298,9 @@ class GofResult:
     def plot(self, *, names: Sequence[str] | None = None, alpha: float = 0.05) -> Figure:
         """Draw a report of the test on one page.
 
-        It shows the null distribution, the slices, the witness of the strongest slice and the
-        contributions of the samples. The single pictures are in `fastsksd.plot`.
+        It shows the null distribution, the slices, the witness of the strongest slice, the
+        contributions of the samples, and the effect sizes. The single pictures are in
+        `fastsksd.plot`.
 
         Parameters
         ----------

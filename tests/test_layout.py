@@ -18,7 +18,7 @@ FLOORS = [
     ("models", "score_difference", "slices", "refine", "discrepancy"),
     ("procedure",),
     ("baselines",),
-    ("report", "plot", "result"),
+    ("report", "plot", "result", "effects"),
     ("gof",),
     ("scale",),
     ("interop", "learning"),

@@ -61,7 +61,7 @@ def ax():
 def test_report_and_html_of_every_kind_of_result(name, tmp_path):
     result = RESULTS[name]
     figure = result.plot()
-    panels = {"ksd": 2, "ksdagg": 2, "fssd": 2, "mmd": 1, "stream": 1}.get(name, 4)
+    panels = {"ksd": 3, "ksdagg": 3, "fssd": 3, "mmd": 1, "stream": 1, "tiny": 4}.get(name, 5)
     assert isinstance(figure, Figure) and len(figure.axes) == panels
     figure.savefig(tmp_path / "report.png", dpi=40)
     assert (

@@ -44,6 +44,12 @@ def train(text: str) -> str | float:
     return text if text == "cross" else float(text) if "." in text else count(text)
 
 
+def tolerance(text: str) -> dict[str, float]:
+    """Tolerances of shift and stretch, from a flag."""
+    shift, stretch = map(float, text.split(","))
+    return {"shift": shift, "stretch": stretch}
+
+
 _TEST = """\
 Test whether the samples in a file follow a model that is known through its
 score, the gradient of its log-density. Prints whether the model is rejected,
@@ -170,6 +176,12 @@ _HOW: dict[str, dict[str, Any]] = {
     "--engine": dict(
         choices=get_args(EngineName),
         help="how sums over pairs are computed; cuda: on a GPU (default auto)",
+    ),
+    "--tolerance": dict(
+        type=tolerance,
+        metavar="SHIFT,STRETCH",
+        help="effects that do not matter: a shift in standard deviations and a fraction by which "
+        "samples are wider or narrower, as 0.1,0.05; the report says whether they are within",
     ),
     "--method": dict(choices=METHODS, help="sksd, or another test for comparison (default sksd)"),
 }

@@ -17,10 +17,11 @@ import numpy as np
 
 from .._validate import OptionFormat
 from .._version import __version__
+from ..effects import effects_of, has_effects
 from ..report.caveats import caveats_of
 from ..report.directions import direction, leading
 from ..report.explain import explain, is_explicable
-from ..report.tables import facts
+from ..report.tables import effects_table, facts
 from ..report.wording import summary
 from ..result import GofResult
 from .sources import plural
@@ -119,6 +120,10 @@ def as_json(tested: Tested) -> str:
         "strongest_slice": _strongest_slice(tested),
         "caveats": [caveat.said(tested.option) for caveat in caveats_of(result, explanation)],
         "largest_coordinates": _largest_coordinates(tested),
+        "effects": effects_of(result, names=tested.names).to_dict()
+        if has_effects(result)
+        else None,
+        "tolerated": None if result.tolerated is None else result.tolerated._asdict(),
         "members": [member._asdict() for member in result.members],
         "timings": result.timings | {"all": tested.seconds},
         "versions": _versions(),
@@ -142,6 +147,9 @@ def as_page(tested: Tested) -> str:
         Heading("In numbers"),
         Table(["", ""], [item for item in known.items() if item[0] != "verdict"]),
     ]
+    if has_effects(result):
+        first, *rest = effects_table(effects_of(result, names=tested.names))
+        blocks += [Heading("Effect sizes"), Table(list(first), rest)]
     if result.members:
         header = ["member", "bandwidth x", "samples", "statistic", "p-value", "adjusted p-value"]
         rows = [

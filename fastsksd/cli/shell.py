@@ -19,6 +19,7 @@ OPTIONS = (
     "engine",
     "train",
     "method",
+    "tolerance",
 )
 PARAMETERS = ("mean", "cov", "loc", "scale", "df")  # of models
 _RENAMED = {"on_divergence": "divergences", "var_names": "columns", "rng": "seed"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sys
 import time
@@ -16,6 +17,7 @@ import numpy as np
 from .._progress import ProgressBar
 from .._typing import Array
 from .._validate import check_probability
+from ..effects import check_tolerance, effects_of
 from ..engines.cuda import CudaUnavailable, DeviceOutOfMemory
 from ..gof import gof_test
 from ..kernels import KERNELS
@@ -263,6 +265,8 @@ class Job:
         one_set = {"n_slices", "basis"} & set(self.options)
         if one_set and self.options.get("null", "spectral") != "spectral":
             return f"--null {self.options['null']}"
+        if "tolerance" in self.options:
+            return "--tolerance"
         train = self.options.get("train")
         return None if train is None or isinstance(train, int) else f"--train {train}"
 
@@ -307,7 +311,12 @@ class Job:
                 "the default test of so many samples takes half a minute or more; "
                 "--n-slices 3 --train 2000 takes less"
             )
-        return gof_test(kept[0], score, rng=self.arguments.seed, **self.options)
+        result = gof_test(kept[0], score, rng=self.arguments.seed, **self.options)
+        if result.tolerated is not None:  # with the names of the file
+            effects = effects_of(result, names=self.names)
+            tolerated = check_tolerance(self.options["tolerance"]).of(effects)
+            result = dataclasses.replace(result, tolerated=tolerated)
+        return result
 
     @contextlib.contextmanager
     def _progress(self, shown: bool) -> Iterator[Callable[[float], None]]:

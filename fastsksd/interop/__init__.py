@@ -13,9 +13,10 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
+from ._diagnosis import Diagnosis
 from ._draws import Draws
 
-__all__ = ["Draws"]
+__all__ = ["Diagnosis", "Draws"]
 
 _BRIDGES = ("arviz", "blackjax", "jax", "numpyro", "pymc", "scipy", "stan", "torch")
 

@@ -19,9 +19,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from .._typing import Array
-from .._validate import ArgumentError, Option, check_choice
+from .._validate import ArgumentError, Option, check_choice, check_probability
+from ..effects import FEWEST
 from ..gof import gof_test
 from ..result import GofResult
+from ._diagnosis import Diagnosis, diagnose
 
 OnDivergence: TypeAlias = Literal["error", "drop", "keep"]
 OnNan: TypeAlias = Literal["error", "drop"]
@@ -32,7 +34,8 @@ VarNames: TypeAlias = str | Sequence[str] | None
 class Draws:
     """Draws of a sampler with their scores, ready to be tested.
 
-    Use ``draws.test()``, or ``fs.gof_test(draws.x, draws.score, lag="auto")``.
+    Use ``draws.test()`` for a verdict, ``draws.diagnose()`` for a table of all parameters, or
+    ``fs.gof_test(draws.x, draws.score, lag="auto")``.
 
     Attributes
     ----------
@@ -83,9 +86,59 @@ class Draws:
         GofResult
             Outcome of the test, with the names of the columns.
         """
-        return replace(
-            gof_test(self.x, self.score, **({"lag": "auto"} | options)), names=self.names
-        )
+        result = gof_test(self.x, self.score, **({"lag": "auto"} | options))
+        return replace(result, names=self.names, _chain=self.chain)
+
+    def diagnose(self, *, level: float = 0.95, **options: Any) -> Diagnosis:
+        """Make one table of the run: a row per parameter, beside ESS and R-hat.
+
+        For every parameter: how far the draws are shifted (in posterior standard deviations) and
+        stretched against the model, with intervals; the Stein p-value of its marginal, adjusted for
+        the number of parameters; effective sample sizes and R-hat. Below it are the verdict of the
+        test of all draws, and combinations of parameters that are farther off than single ones.
+
+        Parameters
+        ----------
+        level : float
+            Confidence of the intervals, which hold for all parameters at once.
+        **options
+            Options of `test`; `rng` is 0 by default, so that the table is the same every time.
+
+        Returns
+        -------
+        Diagnosis
+            The table. It prints, `plot` draws it, and `columns` and `to_dict` are plain data.
+
+        Raises
+        ------
+        ValueError
+            For fewer than 20 draws, or a bad option.
+
+        See Also
+        --------
+        fastsksd.effect_sizes : Shifts and stretches of any samples.
+
+        Notes
+        -----
+        The parameters are those of unconstrained space, such as the logarithm of a scale. ESS and
+        R-hat are computed on them by the formulas of ArviZ's `ess` and `rhat`, which is not needed
+        for it. Chains of unequal length are cut to the shortest for these two.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsksd as fs
+        >>> rng = np.random.default_rng(0)
+        >>> samples = {"mu": rng.standard_normal((4, 500)), "eta": rng.normal(0, 1.5, (4, 500))}
+        >>> diagnosis = fs.interop.arviz.draws(samples, score=np.negative).diagnose()
+        >>> diagnosis.to_dict()["stein"]["bad_params"]
+        ['eta']
+        """
+        check_probability("level", level)
+        if len(self) < FEWEST:
+            raise ArgumentError(
+                "draws", f"must be at least {FEWEST} for a diagnosis; got {len(self)}"
+            )
+        return diagnose(self, level, {"rng": 0} | options)
 
     def __len__(self) -> int:
         return self.x.shape[0]

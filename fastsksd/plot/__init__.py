@@ -6,7 +6,17 @@ by colour alone. No setting of matplotlib is changed.
 """
 
 from .page import report
-from .pictures import members, null, samples, slices, spectrum, witness
+from .pictures import effects, members, null, samples, slices, spectrum, witness
 from .rates import power
 
-__all__ = ["members", "null", "power", "report", "samples", "slices", "spectrum", "witness"]
+__all__ = [
+    "effects",
+    "members",
+    "null",
+    "power",
+    "report",
+    "samples",
+    "slices",
+    "spectrum",
+    "witness",
+]

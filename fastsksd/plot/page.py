@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..effects import effects_of, has_effects
 from ..report.explain import is_explicable, strongest_witness
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..result import GofResult
 from .canvas import _BARS, as_png, new_figure
-from .pictures import _draw_witness, members, null, samples, slices, witness
+from .pictures import _draw_witness, effects, members, null, samples, slices, witness
 
 
 def report(result: GofResult, *, names: Sequence[str] | None = None, alpha: float = 0.05) -> Figure:
@@ -55,11 +56,15 @@ def report(result: GofResult, *, names: Sequence[str] | None = None, alpha: floa
         ]
     if explanation is not None:
         panels.append(lambda ax: samples(explanation, ax=ax))
+    if has_effects(result):
+        found = result.effects if names is None else effects_of(result, names=names)
+        panels.append(lambda ax: effects(found, ax=ax))
     rows = (len(panels) + 1) // 2
     figure = new_figure((10.0 if len(panels) > 1 else 5.5, 3.6 * rows + 0.4))
-    axes = np.ravel(figure.subplots(rows, min(len(panels), 2)))
-    for draw, ax in zip(panels, axes, strict=True):
-        draw(ax)
+    columns = min(len(panels), 2)
+    for k, draw in enumerate(panels, start=1):
+        last = k == len(panels)  # an odd one is as wide as the page
+        draw(figure.add_subplot(rows, columns, (k, rows * columns) if last else k))
     verdict = "rejected" if result.reject(alpha) else "not rejected"
     title = (
         f"The model is {verdict} at level {alpha:g} "

@@ -51,6 +51,7 @@ TAKES_OVER = 4000  # samples beyond which replicates of the family meet groups o
 MOST_TRAINING = 5000  # samples that slices are found on by default: the cost is quadratic
 
 _COMMON = {"precondition", "kernel", "null", "lag", "n_resamples", "engine", "tol", "method", "rng"}
+_COMMON |= {"tolerance"}
 _SEARCH = {"estimator", "score_q", "debias", "train"}
 # Why an option is refused where slices are given.
 NOTHING_TO_CHOOSE = ("has nothing to choose, as ", Option("slices"), " are given")
@@ -78,6 +79,7 @@ class Options:
     engine: EngineName = "auto"
     tol: float = TOLERANCE
     method: Any = "sksd"
+    tolerance: Any = None
     rng: Rng = None
 
     def given(self) -> list[str]:
@@ -285,6 +287,7 @@ def _plan_of_baseline(options: Options, baseline: TestWithoutSlices, common: Pla
     used |= {"kernel"} if baseline.has_kernel else set()
     used |= {"train"} if baseline.trained else set()
     used |= {"lag"} if "wild" in baseline.nulls else set()
+    used |= {"tolerance"} if baseline.needs_score else set()
     method = Option("method", baseline.name)
     options.refuse_unused(used, "does not apply to ", method)
     if common.lag is None:

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._typing import Array
+from ..effects import Effect, Effects, has_effects
 from ..procedure.combine import Member
 from .directions import check_coordinates, direction, leading
 from .explain import Explanation, baseline_of
 
 if TYPE_CHECKING:
     from ..result import GofResult
+
+_ROWS = 20  # of effect sizes
 
 
 def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, str]:
@@ -30,6 +33,10 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
         }
     else:
         found["statistic"] = f"{result.statistic:.6g}"
+    if result.tolerated is not None:
+        needed = result.tolerated.n_needed
+        more = "" if needed is None else f", about {needed:,} samples would settle it"
+        found["tolerance"] = f"{result.tolerated.verdict} ({result.tolerated.worst}){more}"
     found |= {"null distribution": _null(result), "samples": _samples(result)}
     if result.slices is None:
         z = result.locations
@@ -86,27 +93,120 @@ def result_html(result: GofResult) -> str:
         f"<tr><th style='text-align:left'>{name}</th><td>{escape(value)}</td></tr>"
         for name, value in facts(result).items()
     )
-    return f"<table><caption>GofResult</caption>{rows}</table>{inline_figure(result)}"
+    table = f"<table><caption>GofResult</caption>{rows}</table>"
+    effects = effects_html(result.effects) if has_effects(result) else ""
+    return f"{table}{inline_figure(result)}{effects}"
 
 
-def explanation_text(explanation: Explanation) -> str:
-    """The `repr` of an explanation."""
-    rows = _table(explanation)
+def text_table(title: str, rows: Sequence[tuple[str, ...]], notes: Sequence[str]) -> str:
+    """Rows in columns, the first is the header, with notes below."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-    return "\n  ".join(["Explanation", *lines, *_notes(explanation)])
+    return "\n  ".join([title, *lines, *notes])
+
+
+def html_table(title: str, rows: Sequence[tuple[str, ...]], notes: Sequence[str]) -> str:
+    """The same for a notebook."""
+    tags = ["th", *["td"] * len(rows)]
+    body = "".join(_row(tag, row) for tag, row in zip(tags, rows, strict=False))
+    listed = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f"<table><caption>{escape(title)}</caption>{body}</table><ul>{listed}</ul>"
+
+
+def effects_text(effects: Effects) -> str:
+    """The `repr` of effect sizes."""
+    return text_table("Effects", effects_table(effects), _effect_notes(effects))
+
+
+def effects_html(effects: Effects) -> str:
+    """Effect sizes in a notebook."""
+    return html_table("Effect sizes", effects_table(effects), _effect_notes(effects))
+
+
+def effects_table(effects: Effects, most: int = _ROWS) -> list[tuple[str, ...]]:
+    """A header and rows in words: all of them, or the `most` strongest."""
+    percent = f"{effects.level:.0%} interval"
+    header = ("", "shift (sd)", percent, "stretch", percent, "shear", percent, "across")
+    rows: list[tuple[str, ...]] = [header]
+    shown = strongest_effects(effects, most)
+    columns = [
+        estimate_cells(
+            [getattr(row, one) for row in shown], [getattr(row, f"{one}_interval") for row in shown]
+        )
+        for one in ("shift", "stretch", "shear")
+    ]
+    for row, *cells in zip(shown, *columns, strict=True):
+        rows.append((row.name, *(cell for pair in cells for cell in pair), row.across or ""))
+    if not any(row.across for row in effects):
+        rows = [row[:5] for row in rows]
+    return rows
+
+
+def strongest_effects(effects: Effects, most: int) -> list[Effect]:
+    """Rows in their order, where there are more than `most` the strongest of them."""
+    rows = list(effects)
+    if len(rows) <= most:
+        return rows
+    order = np.argsort(-effects.strength, kind="stable")[:most]
+    return [rows[k] for k in sorted(order.tolist())]
+
+
+def digits(interval: tuple[float, float]) -> int:
+    """Decimals that show where an interval ends, at least two."""
+    width = interval[1] - interval[0]
+    return 2 if not width > 0 else int(np.clip(1 - np.floor(np.log10(width)), 2, 8))
+
+
+def estimate_cells(
+    values: Sequence[float], intervals: Sequence[tuple[float, float]]
+) -> list[tuple[str, str]]:
+    """Estimates and intervals of a column in words; empty where they are not known."""
+    known = [digits(one) for one in intervals if np.isfinite(one).all()]
+    places = int(np.median(known)) if known else 2
+    cells = []
+    for value, interval in zip(values, intervals, strict=True):
+        middle, low, high = (
+            f"{number:.{places}f}" if abs(number) < 1e4 else f"{number:.2g}"
+            for number in (value, *interval)
+        )
+        cells.append((middle, f"{low} to {high}") if np.isfinite(value) else ("", ""))
+    return cells
+
+
+def rough_note(effects: Effects) -> list[str]:
+    """A note that names the rows whose numbers are rough, if there are any."""
+    rough = [row.name for row in effects if row.rough]
+    if not rough:
+        return []
+    more = f" and {len(rough) - 5} more" if len(rough) > 5 else ""
+    return [
+        f"rough, as the model is far from normal there: {', '.join(rough[:5])}{more}; only the "
+        "fact that they are off can be relied on"
+    ]
+
+
+def _effect_notes(effects: Effects) -> list[str]:
+    notes = []
+    if len(effects) > _ROWS:
+        notes.append(f"the strongest {_ROWS} of {len(effects)} rows")
+    notes.append("shifts in standard deviations of the model; stretch 1 is the model's width")
+    notes += rough_note(effects)
+    if effects.simultaneous and len(effects) > 1:
+        notes.append("the intervals of all rows hold at once")
+    return notes
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """The `repr` of an explanation."""
+    return text_table("Explanation", _table(explanation), _notes(explanation))
 
 
 def explanation_html(explanation: Explanation) -> str:
     """An explanation in a notebook."""
-    rows = _table(explanation)
-    tags = ["th", *["td"] * len(rows)]
-    body = "".join(_row(tag, row) for tag, row in zip(tags, rows, strict=False))
-    notes = "".join(f"<li>{escape(note)}</li>" for note in _notes(explanation))
-    return f"<table><caption>Explanation</caption>{body}</table><ul>{notes}</ul>"
+    return html_table("Explanation", _table(explanation), _notes(explanation))
 
 
 def _row(tag: str, cells: Iterable[str]) -> str:

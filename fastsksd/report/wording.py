@@ -6,20 +6,23 @@ Python, or by an `OptionFormat` as the command line writes them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .._typing import ArrayLike, Score
 from .._validate import Option, OptionFormat, check_probability
+from ..effects import FEWEST, Effect, Effects, Tolerated, effects_of, has_effects
 from .caveats import caveats_of
 from .directions import check_coordinates, direction
 from .explain import Explanation, SliceExplanation, explain, is_explicable
-from .tables import largest_coordinates, member_name, sliced_member
+from .tables import digits, largest_coordinates, member_name, sliced_member
 from .witness import Region
 
 if TYPE_CHECKING:
     from ..result import GofResult
 
+_EFFECTS = 4  # effects in a sentence
 _NO_SAMPLES = "This result holds no samples: give `x` and `score` to see where the model fails."
 # Shape of a slice: in short, and as a sentence after "given the other coordinates,".
 _SHAPES = {
@@ -102,6 +105,14 @@ def summary(
             sentences += _rows(explanation)
     elif result.slices is not None:
         sentences.append(no_samples)
+    if x is not None:
+        if explanation is not None and explanation.indices.size >= FEWEST:
+            sentences += _effects(effects_of(result, x, score, names=names))
+    elif has_effects(result):
+        named = names is None or tuple(names) == result.names
+        sentences += _effects(result.effects if named else effects_of(result, names=names))
+    if result.tolerated is not None:
+        sentences.append(tolerated_said(result.tolerated, result.reject(alpha)))
     caveats = [caveat.said(option) for caveat in caveats_of(result, explanation)]
     if caveats:
         sentences.append(f"Caveats: {'; '.join(caveats)}.")
@@ -209,6 +220,94 @@ def _slices(result: GofResult, explanation: Explanation, alpha: float) -> list[s
         listed = "; ".join(others[:3])
         sentences.append(f"Next {'is' if len(others) == 1 else 'are'} {listed}{_given(d)}.")
     return sentences
+
+
+def effect_words(row: Effect) -> list[str]:
+    """What an effect says, for each estimate whose interval excludes that of a correct model.
+
+    Examples
+    --------
+    >>> from fastsksd.effects import Effect
+    >>> from fastsksd.report.wording import effect_words
+    >>> effect_words(Effect("sigma", 0.02, (-0.05, 0.09), 1.36, (1.29, 1.43)))
+    ['sigma: samples 1.36 times as wide as the model says (1.29 to 1.43)']
+    """
+    words = []
+    if row.rough:
+        if row.shifted or row.stretched:
+            words.append(f"{row.name}: shifted or stretched, by how much can't be told")
+        return words
+    if row.shifted:
+        low, high = sorted(map(abs, row.shift_interval))
+        places = digits(row.shift_interval)
+        words.append(
+            f"{row.name}: samples {abs(row.shift):.{places}f} standard deviations too "
+            f"{'high' if row.shift > 0 else 'low'} ({low:.{places}f} to {high:.{places}f})"
+        )
+    if row.stretched:
+        low, high = row.stretch_interval
+        places = digits(row.stretch_interval)
+        words.append(
+            f"{row.name}: samples {row.stretch:.{places}f} times as wide as the model says "
+            f"({low:.{places}f} to {high:.{places}f})"
+        )
+    if row.sheared:
+        low, high = row.shear_interval
+        words.append(
+            f"{row.name}: a correlation of {row.shear:.2f} ({low:.2f} to {high:.2f}) with "
+            f"{row.across} that the model does not have"
+        )
+    return words
+
+
+def effects_said(effects: Effects, most: int = _EFFECTS) -> str:
+    """The strongest effects in a sentence; if there is none, how large they can be."""
+    percent = f"{effects.level:.0%}"
+    order = (-effects.strength).argsort(kind="stable").tolist()
+    rows = list(effects)
+    words = [one for k in order for one in effect_words(rows[k])]
+    if words:
+        more = f"; and {len(words) - most} more" if len(words) > most else ""
+        return f"Effect sizes, with {percent} intervals: {'; '.join(words[:most])}{more}."
+    known = [row for row in rows[: effects.n_coordinates] if row.shift == row.shift]
+    if not known:
+        return ""
+    shift = max(max(map(abs, row.shift_interval)) for row in known)
+    low = min(row.stretch_interval[0] for row in known)
+    high = max(row.stretch_interval[1] for row in known)
+    every = "every coordinate" if len(known) > 1 else "the coordinate"
+    return (
+        f"No shift or stretch is significant: with {percent} confidence {every} is "
+        f"shifted by less than {shift:.2g} standard deviations and stretched by a factor between "
+        f"{low:.3g} and {high:.3g}."
+    )
+
+
+def tolerated_said(tolerated: Tolerated, rejected: bool) -> str:
+    """Whether effects are within the tolerance, in a sentence."""
+    limits = []
+    if tolerated.shift < math.inf:
+        limits.append(f"a shift of {tolerated.shift:g} standard deviations")
+    if tolerated.stretch < math.inf:
+        limits.append(f"a stretch of {100 * tolerated.stretch:g}%")
+    listed = " and ".join(limits)
+    if tolerated.verdict == "within":
+        start = "Wrong, but within tolerance" if rejected else "Within tolerance"
+        return f"{start}: every effect is surely below {listed} ({tolerated.level:.0%} confidence)."
+    if tolerated.verdict == "beyond":
+        return f"Surely beyond the tolerance of {listed}: {tolerated.worst}."
+    more = "more samples than can be said"
+    if tolerated.n_needed is not None:
+        more = f"about {tolerated.n_needed:,} samples"
+    return (
+        f"Undecided whether within the tolerance of {listed}: {more} would settle it "
+        f"({tolerated.worst})."
+    )
+
+
+def _effects(effects: Effects) -> list[str]:
+    said = effects_said(effects)
+    return [said] if said else []
 
 
 def _along(one: SliceExplanation, d: int) -> str:

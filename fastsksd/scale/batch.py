@@ -261,7 +261,7 @@ def _run(problem: Problem) -> tuple[GofResult | None, str | None]:
                 problem.x, problem.score, rng=problem.seed, **{**problem.options, "engine": "cpu"}
             )
         # The samples of all problems may be more than memory holds.
-        return dataclasses.replace(result, _samples=None, _active=None), None
+        return dataclasses.replace(result, _whole=None, _active=None), None
     except Exception as error:
         return None, message_of(error)
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from .._validate import check_samples, evaluate_score, score_is_array
+from ..effects import Tolerated
 from ..procedure.combine import Member
 from ..result import GofResult
 from ..slices import Slices
@@ -143,6 +144,8 @@ def _from_record(record: dict[str, Any]) -> GofResult:
         )
     fields["names"] = None if fields.get("names") is None else tuple(fields["names"])
     fields["members"] = tuple(Member(**member) for member in fields["members"])
+    if fields.get("tolerated") is not None:
+        fields["tolerated"] = Tolerated(**fields["tolerated"])
     return GofResult(**fields)
 
 

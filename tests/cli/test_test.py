@@ -115,6 +115,28 @@ def test_json(run):
         )
 
 
+def test_effects_and_tolerance(run, folder):
+    write("x.csv", "alpha,beta\n" + "".join(f"{a},{b}\n" for a, b in X * [1, 0.3]))
+    flags = (*GOOD, *QUICK, "--tolerance", "0.5,0.4")
+    said = json.loads(run("x.csv", *flags, "--json")[1])
+    alpha, beta = said["effects"]["rows"][:2]
+    assert (alpha["name"], beta["name"]) == ("alpha", "beta") and beta["kind"] == "coordinate"
+    assert 0.2 < beta["stretch_interval"][0] < beta["stretch"] < beta["stretch_interval"][1] < 0.45
+    assert said["tolerated"]["verdict"] == "beyond" and said["tolerated"]["stretch"] == 0.4
+    _, out, _ = run("x.csv", *flags, "--html", "page.html")
+    text = " ".join(out.split())
+    assert "beta: samples 0.2" in text and "as wide as the model says" in text
+    assert "beyond the tolerance of a shift of 0.5 standard deviations and a stretch of" in text
+    assert "40%: beta." in text
+    page = (folder / "page.html").read_text()
+    assert "Effect sizes" in page and "<td>beta</td>" in page
+    code, _, err = run("x.csv", *GOOD, "--stream", "--tolerance", "0.1,0.1")
+    assert code == 2 and "--tolerance does not apply to it" in err
+    code, _, err = run("x.csv", *GOOD, "--tolerance", "-1,0.1")
+    assert code == 2 and "--tolerance" in err
+    assert run("x.csv", *GOOD, "--tolerance", "wide")[0] == 2
+
+
 def test_a_gpu_that_is_not_there(run, monkeypatch):
     from fastsksd.engines import cuda
 

@@ -1,0 +1,305 @@
+"""Effect sizes: coverage of their intervals for small effects, and the truth for large ones.
+
+Samples are drawn from the model, then moved and stretched about its mean, so that the truth is
+known. Small effects are up to 0.1 deviations and 5%, in all coordinates; of the multivariate t in
+one coordinate of twenty, as all of its coordinates share one scale (see `fastsksd.effects`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from .._typing import Array
+from ..effects import coordinate_effects
+from .report import Block, Heading, Table, Text
+from .runner import Row, Settings, Task
+
+FIGURES = False
+TITLE = "Effect sizes: coverage, and brute-force truth"
+_SMALL_MODELS = ["normal", "t", "multivariate t"]
+_LARGE_MODELS = ["normal", "t", "multivariate t", "Laplace", "two modes", "eight schools"]
+_LARGE = [[0.0, 0.5], [0.0, 0.8], [0.0, 1.25], [0.0, 2.0], [0.25, 1.0], [0.5, 1.0], [1.0, 1.0]]
+SCALES = {
+    "smoke": dict(
+        models=_SMALL_MODELS, d=[2, 5], n=200, runs=20, block=10, chains=["normal"],
+        schools=True, large=_LARGE_MODELS, effects=_LARGE[:2], n_large=2000,
+    ),
+    "quick": dict(
+        models=_SMALL_MODELS, d=[2, 20, 100], n=1000, runs=100, block=25, chains=["normal", "t"],
+        schools=True, large=_LARGE_MODELS, effects=_LARGE, n_large=20000,
+    ),
+    "paper": dict(
+        models=_SMALL_MODELS, d=[2, 20, 100], n=1000, runs=500, block=25, chains=["normal", "t"],
+        schools=True, large=_LARGE_MODELS, effects=_LARGE, n_large=100000,
+    ),
+}  # fmt: skip
+_NU = 5.0
+_SCHOOLS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+_ERRORS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+_MEMORY = 0.9  # coefficient of the chains
+_CHAINS = 4
+
+
+class Law(NamedTuple):
+    """A model that can be drawn from; mean and standard deviation of each coordinate."""
+
+    draw: Callable[[int, np.random.Generator], Array]
+    score: Callable[[Array], Array]
+    mean: Array
+    deviation: Array
+
+
+def make_law(name: str, d: int) -> Law:
+    """A model by name. Correlations are those of an AR(1) process with coefficient 0.6."""
+    if name == "eight schools":
+        return _eight_schools()
+    zero, one = np.zeros(d), np.ones(d)
+    if name == "Laplace":
+        return Law(
+            lambda n, rng: rng.laplace(size=(n, d)), lambda x: -np.sign(x), zero, np.sqrt(2) * one
+        )
+    if name == "two modes":
+        return Law(
+            lambda n, rng: rng.standard_normal((n, d)) + rng.choice([-1.5, 1.5], size=(n, d)),
+            lambda x: -x + 1.5 * np.tanh(1.5 * x),
+            zero,
+            np.sqrt(1.0 + 1.5**2) * one,
+        )
+    covariance = 0.6 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    root, precision = np.linalg.cholesky(covariance), np.linalg.inv(covariance)
+    if name == "normal":
+        return Law(
+            lambda n, rng: rng.standard_normal((n, d)) @ root.T, lambda x: -x @ precision, zero, one
+        )
+    wide = np.sqrt(_NU / (_NU - 2.0)) * one
+    if name == "t":  # a linear map of independent ones
+        back = np.linalg.inv(root)
+
+        def score(x: Array) -> Array:
+            z = x @ back.T
+            return -((_NU + 1.0) * z / (_NU + z * z)) @ back
+
+        return Law(lambda n, rng: rng.standard_t(_NU, (n, d)) @ root.T, score, zero, wide)
+    assert name == "multivariate t"
+
+    def draw(n: int, rng: np.random.Generator) -> Array:
+        z = rng.standard_normal((n, d)) @ root.T
+        return z * np.sqrt(_NU / rng.chisquare(_NU, (n, 1)))
+
+    def whole_score(x: Array) -> Array:
+        z = x @ precision
+        return -(_NU + d) * z / (_NU + np.sum(x * z, axis=1, keepdims=True))
+
+    return Law(draw, whole_score, zero, wide)
+
+
+def _eight_schools() -> Law:
+    """Posterior of mu, log tau and the eight effects (centred), drawn exactly: tau on a grid."""
+    grid = np.linspace(-6.0, 5.0, 4001)
+    tau = np.exp(grid)[:, None]
+    precision = 1.0 / (tau**2 + _ERRORS**2)
+    whole = precision.sum(axis=1) + 1.0 / 25.0
+    centre = (precision * _SCHOOLS).sum(axis=1) / whole
+    logs = 0.5 * np.log(precision).sum(axis=1) - 0.5 * (precision * _SCHOOLS**2).sum(axis=1)
+    logs += 0.5 * whole * centre**2 - 0.5 * np.log(whole)
+    logs += grid - np.log1p(np.exp(2.0 * grid) / 25.0)
+    mass = np.cumsum(np.exp(logs - logs.max()))
+
+    def draw(n: int, rng: np.random.Generator) -> Array:
+        log_tau = np.interp(rng.uniform(size=n), mass / mass[-1], grid)
+        mu = np.interp(log_tau, grid, centre)
+        mu = mu + rng.standard_normal(n) / np.sqrt(np.interp(log_tau, grid, whole))
+        pooled = np.exp(-2.0 * log_tau)[:, None]
+        weight = pooled + _ERRORS**-2.0
+        theta = (pooled * mu[:, None] + _SCHOOLS / _ERRORS**2) / weight
+        theta = theta + rng.standard_normal((n, 8)) / np.sqrt(weight)
+        return np.column_stack([mu, log_tau, theta])
+
+    def score(x: Array) -> Array:
+        mu, log_tau, theta = x[:, 0], x[:, 1], x[:, 2:]
+        pooled = np.exp(-2.0 * log_tau)
+        apart = theta - mu[:, None]
+        square = np.exp(2.0 * log_tau) / 25.0
+        return np.column_stack(
+            [
+                -mu / 25.0 + pooled * apart.sum(axis=1),
+                1.0 - 2.0 * square / (1.0 + square) - 8.0 + pooled * (apart**2).sum(axis=1),
+                -pooled[:, None] * apart + (_SCHOOLS - theta) / _ERRORS**2,
+            ]
+        )
+
+    many = draw(400_000, np.random.default_rng(0))
+    return Law(draw, score, many.mean(axis=0), many.std(axis=0))
+
+
+def tasks(settings: Settings) -> list[Task]:
+    blocks = range(settings["runs"] // settings["block"])
+    cells = [
+        dict(kind="small", model=model, d=d) for d in settings["d"] for model in settings["models"]
+    ]
+    cells += [dict(kind="chains", model=model, d=2) for model in settings["chains"]]
+    if settings["schools"]:
+        cells.append(dict(kind="none", model="eight schools", d=10))
+    found: list[Task] = [{**cell, "block": block} for cell in cells for block in blocks]
+    for model in settings["large"]:
+        d = 10 if model == "eight schools" else 3
+        found += [
+            dict(kind="large", model=model, d=d, block=k) for k in range(len(settings["effects"]))
+        ]
+    return found
+
+
+def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:
+    law = make_law(task["model"], task["d"])
+    if task["kind"] == "large":
+        return [_large_effect(law, task, settings, rng)]
+    runs = [_small_effects(law, task, settings, rng) for _ in range(settings["block"])]
+    return [
+        {
+            **task,
+            "runs": len(runs),
+            **{name: float(np.mean([one[name] for one in runs])) for name in runs[0]},
+        }
+    ]
+
+
+def _small_effects(
+    law: Law, task: Task, settings: Settings, rng: np.random.Generator
+) -> dict[str, float]:
+    """One run: fractions of intervals that hold, and mean squares of errors."""
+    d = task["d"]
+    shift, log_stretch = rng.uniform(-0.1, 0.1, d), rng.uniform(-0.05, 0.05, d)
+    if task["model"] == "multivariate t" and d > 2:
+        off = np.zeros(d, dtype=bool)
+        off[rng.choice(d, max(1, d // 20), replace=False)] = True
+        shift, log_stretch = np.where(off, shift, 0.0), np.where(off, log_stretch, 0.0)
+    if task["kind"] == "none":
+        shift, log_stretch = np.zeros(d), np.zeros(d)
+    chain = None
+    if task["kind"] == "chains":
+        chain = np.repeat(np.arange(_CHAINS), settings["n"])
+        z = _chains(task["model"], d, settings["n"], rng)
+    else:
+        z = law.draw(settings["n"], rng)
+    x = law.mean + np.exp(log_stretch) * (z - law.mean) + shift * law.deviation
+    effects = coordinate_effects(x, law.score(x), [str(k) for k in range(d)], chain)
+    alone = effects.at(simultaneous=False)
+    truths = shift, np.exp(log_stretch)
+    hits, together = [], True
+    for truth, name in zip(truths, ("shift_interval", "stretch_interval"), strict=True):
+        hits.append(float(_inside(truth, getattr(alone, name)).mean()))
+        together &= bool(_inside(truth, getattr(effects, name)).all())
+    errors = effects.shift - truths[0], np.log(effects.stretch) - log_stretch
+    return {
+        "shift_hits": hits[0],
+        "stretch_hits": hits[1],
+        "all_hit": float(together),
+        "shift_bias": float(errors[0].mean()),
+        "stretch_bias": float(errors[1].mean()),
+        "shift_square": float((errors[0] ** 2).mean()),
+        "stretch_square": float((errors[1] ** 2).mean()),
+        "shift_variance": float((effects.shift_error**2).mean()),
+        "stretch_variance": float((effects.log_stretch_error**2).mean()),
+    }
+
+
+def _inside(truth: Array, intervals: Array) -> np.ndarray:
+    return (intervals[:, 0] <= truth) & (truth <= intervals[:, 1])
+
+
+def _chains(model: str, d: int, n: int, rng: np.random.Generator) -> Array:
+    """Stationary chains that follow the model, one after the other: an AR(1) process, mapped."""
+    z = np.empty((n, _CHAINS, d))
+    z[0] = rng.standard_normal((_CHAINS, d))
+    noise = np.sqrt(1.0 - _MEMORY**2) * rng.standard_normal((n, _CHAINS, d))
+    for k in range(1, n):
+        z[k] = _MEMORY * z[k - 1] + noise[k]
+    if model == "t":
+        from scipy.special import ndtr, stdtrit
+
+        z = stdtrit(_NU, ndtr(z))
+    covariance = 0.6 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    return z.transpose(1, 0, 2).reshape(-1, d) @ np.linalg.cholesky(covariance).T
+
+
+def _large_effect(law: Law, task: Task, settings: Settings, rng: np.random.Generator) -> Row:
+    """The effect in one coordinate: the first, or log tau of the eight schools."""
+    shift, stretch = settings["effects"][task["block"]]
+    k = 1 if task["model"] == "eight schools" else 0
+    x = law.draw(settings["n_large"], rng)
+    x[:, k] = law.mean[k] + stretch * (x[:, k] - law.mean[k]) + shift * law.deviation[k]
+    effects = coordinate_effects(x, law.score(x), [str(k) for k in range(task["d"])])
+    others = np.arange(task["d"]) != k
+    return {
+        **task,
+        "shift": shift,
+        "stretch": stretch,
+        "found_shift": float(effects.shift[k]),
+        "found_stretch": float(effects.stretch[k]),
+        "other_shift": float(np.abs(effects.shift[others]).max()),
+        "other_stretch": float(np.exp(np.abs(np.log(effects.stretch[others])).max())),
+    }
+
+
+def report(rows: list[Row], settings: Settings) -> list[Block]:
+    cells: dict[tuple[str, str, int], list[Row]] = {}
+    for row in rows:
+        if row["kind"] != "large":
+            cells.setdefault((row["kind"], row["model"], row["d"]), []).append(row)
+    titles = {
+        "small": "independent",
+        "chains": f"{_CHAINS} chains, coefficient {_MEMORY}",
+        "none": "independent, no effect",
+    }
+    table = []
+    for (kind, model, d), some in cells.items():
+        mean = {name: np.mean([row[name] for row in some]) for name in some[0] if "_" in name}
+        table.append(
+            [
+                model,
+                d,
+                titles[kind],
+                sum(row["runs"] for row in some),
+                f"{mean['shift_hits']:.3f}",
+                f"{mean['stretch_hits']:.3f}",
+                f"{mean['all_hit']:.3f}",
+                *(
+                    f"{mean[f'{one}_bias']:.4f}, {np.sqrt(mean[f'{one}_square']):.4f}, "
+                    f"{np.sqrt(mean[f'{one}_variance']):.4f}"
+                    for one in ("shift", "stretch")
+                ),
+            ]
+        )
+    large = [
+        [
+            row["model"],
+            f"{row['shift']:g}",
+            f"{row['found_shift']:.3f}",
+            f"{row['stretch']:g}",
+            f"{row['found_stretch']:.3f}",
+            f"{row['other_shift']:.3f}",
+            f"{row['other_stretch']:.3f}",
+        ]
+        for row in rows
+        if row["kind"] == "large"
+    ]
+    header = ["model", "d", "samples", "runs", "shift", "stretch", "all at once"]
+    header += [f"{one}: bias, RMSE, standard error" for one in ("shift", "stretch")]
+    return [
+        Text(
+            f"{settings['n']} samples (of each chain), nominal coverage 0.95: of the intervals of "
+            'shifts and of stretches, each for itself, and ("all at once") of all simultaneous '
+            "intervals of a table. Errors of stretches are those of their logarithms."
+        ),
+        Heading("Coverage for small effects"),
+        Table(header, table),
+        Heading("One coordinate off: truth and estimate"),
+        Text(f"{settings['n_large']} samples; the largest estimates in other coordinates."),
+        Table(
+            ["model", "shift", "estimate", "stretch", "estimate", "other shift", "other stretch"],
+            large,
+        ),
+    ]

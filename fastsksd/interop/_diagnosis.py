@@ -1,0 +1,278 @@
+"""`Diagnosis`: one table for a sampler's run, with a row per parameter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._typing import Array
+from ..effects import Effect, Effects, coordinate_effects
+from ..procedure.location_scale import marginal_pvalues
+from ..procedure.mixing import bulk_and_tail_size, split_chains, split_rhat
+from ..report.rates import holm
+from ..report.tables import estimate_cells, html_table, rough_note, text_table
+from ..report.wording import effect_words
+from ..report.worst import worst_directions
+from ..result import GofResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ._draws import Draws
+
+_FEW = 100.0  # effective draws below which nothing is certain
+_MIXED = 1.01  # R-hat of chains that have mixed
+_ROWS = 40  # parameters printed
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagnosis:
+    """What a run of a sampler looks like against its model, parameter by parameter.
+
+    It prints as a table. All of it is about the parameters in unconstrained space.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the parameters.
+    effects : Effects
+        Shift in posterior standard deviations and stretch of every parameter, with intervals that
+        hold for all parameters at once.
+    pvalues, pvalues_adjusted : (d,) arrays
+        Stein p-value of the marginal of every parameter, and adjusted for their number by Holm's
+        method. NaN where chains are too short.
+    ess_bulk, ess_tail, r_hat : (d,) arrays
+        Effective sample sizes and rank-normalised split R-hat, as in ArviZ and Stan.
+    directions : Effects or None
+        Combinations of two or three parameters, or of all, along which the draws are farther off
+        than along single parameters. They were found on the first half of every chain, and the
+        effects are those of the second half.
+    result : GofResult
+        The test of all draws together.
+    n_draws, n_chains, n_divergent : int
+        Counts of the draws.
+
+    See Also
+    --------
+    fastsksd.interop.Draws.diagnose : Makes one.
+    """
+
+    names: tuple[str, ...]
+    effects: Effects
+    pvalues: Array
+    pvalues_adjusted: Array
+    ess_bulk: Array
+    ess_tail: Array
+    r_hat: Array
+    directions: Effects | None
+    result: GofResult
+    n_draws: int
+    n_chains: int
+    n_divergent: int = 0
+
+    def columns(self) -> dict[str, dict[str, float]]:
+        """The table as columns, each a mapping of parameters to numbers.
+
+        ``pandas.DataFrame(diagnosis.columns())`` has a row for each parameter, and can be joined to
+        ArviZ's ``summary``.
+
+        Returns
+        -------
+        dict of str to dict
+            "shift", "shift_low", "shift_high", "stretch", "stretch_low", "stretch_high",
+            "stein_p", "ess_bulk", "ess_tail" and "r_hat".
+        """
+        shift, stretch = self.effects.shift_interval, self.effects.stretch_interval
+        columns = {
+            "shift": self.effects.shift,
+            "shift_low": shift[:, 0],
+            "shift_high": shift[:, 1],
+            "stretch": self.effects.stretch,
+            "stretch_low": stretch[:, 0],
+            "stretch_high": stretch[:, 1],
+            "stein_p": self.pvalues_adjusted,
+            "ess_bulk": self.ess_bulk,
+            "ess_tail": self.ess_tail,
+            "r_hat": self.r_hat,
+        }
+        return {
+            name: dict(zip(self.names, values.tolist(), strict=True))
+            for name, values in columns.items()
+        }
+
+    def to_dict(self, alpha: float = 0.05) -> dict[str, dict[str, Any]]:
+        """The diagnosis under the key "stein", to be merged into other diagnostics.
+
+        Parameters
+        ----------
+        alpha : float
+            Level at which parameters are listed in "bad_params" and the model in "reject".
+
+        Returns
+        -------
+        dict
+            ``{"stein": ...}`` with "pvalue" and "reject" of all draws together, "bad_params",
+            "directions" in words, and the `columns`.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsksd as fs
+        >>> draws = {"a": np.random.default_rng(0).standard_normal((4, 250))}
+        >>> diagnosis = fs.interop.arviz.draws(draws, score=np.negative).diagnose()
+        >>> diagnostics = {"rhat": {}} | diagnosis.to_dict()
+        >>> sorted(diagnostics)
+        ['rhat', 'stein']
+        """
+        wrong = np.nan_to_num(self.pvalues_adjusted, nan=1.0) <= alpha
+        return {
+            "stein": {
+                "pvalue": self.result.pvalue,
+                "reject": self.result.reject(alpha),
+                "bad_params": [name for name, bad in zip(self.names, wrong, strict=True) if bad],
+                "directions": self.said(),
+                **self.columns(),
+            }
+        }
+
+    def said(self) -> list[str]:
+        """Directions in words, as "a - b: samples too narrow ...".
+
+        Returns
+        -------
+        list of str
+            Empty where single parameters say it all.
+        """
+        return [] if self.directions is None else [_said(row) for row in self.directions]
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw a forest plot of shifts and stretches, see `fastsksd.plot.effects`.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes drawn on.
+        """
+        return self.effects.plot(ax=ax)
+
+    def notes(self) -> list[str]:
+        """Verdict and remarks, as they are printed.
+
+        Returns
+        -------
+        list of str
+            The verdict first.
+        """
+        chains = f"{self.n_chains} chain{'s' * (self.n_chains > 1)}"
+        verdict = "rejected" if self.result.reject() else "not rejected"
+        notes = [
+            f"{self.n_draws} draws of {chains}, in unconstrained space: the model is {verdict} at "
+            f"level 0.05 (p-value {self.result.pvalue:.3g})",
+            *self.said(),
+        ]
+        worst = np.nanmin(self.ess_bulk) if np.isfinite(self.ess_bulk).any() else np.nan
+        if not worst >= _FEW:
+            size = "unknown" if np.isnan(worst) else f"{worst:.0f}"
+            notes.append(
+                f"the smallest ESS is {size}: below {_FEW:.0f} neither p-values nor intervals are "
+                "reliable; draw more"
+            )
+        if np.nanmax(self.r_hat, initial=1.0) > _MIXED:
+            notes.append(
+                f"R-hat above {_MIXED}: chains disagree with each other, so that they can't all "
+                "agree with the model"
+            )
+        notes += rough_note(self.effects)
+        if self.n_divergent:
+            notes.append(f"{self.n_divergent} draws are divergent")
+        if len(self.names) > _ROWS:
+            notes.append(f"{len(self.names) - _ROWS} more parameters have weaker effects")
+        notes.append(
+            f"shift in posterior standard deviations; {self.effects.level:.0%} intervals hold for "
+            "all parameters at once, and p-values are adjusted for their number"
+        )
+        return notes
+
+    def _table(self) -> list[tuple[str, ...]]:
+        percent = f"{self.effects.level:.0%} interval"
+        header = ("", "shift", percent, "stretch", percent)
+        rows: list[tuple[str, ...]] = [(*header, "Stein p", "ess_bulk", "ess_tail", "r_hat")]
+        order = np.arange(len(self.names))
+        if len(order) > _ROWS:
+            order = np.sort(np.argsort(-self.effects.strength, kind="stable")[:_ROWS])
+        effects = [list(self.effects)[k] for k in order.tolist()]
+        shifts = estimate_cells(
+            [one.shift for one in effects], [one.shift_interval for one in effects]
+        )
+        stretches = estimate_cells(
+            [one.stretch for one in effects], [one.stretch_interval for one in effects]
+        )
+        for k, row, shift, stretch in zip(order.tolist(), effects, shifts, stretches, strict=True):
+            rows.append(
+                (
+                    row.name,
+                    *shift,
+                    *stretch,
+                    _number(self.pvalues_adjusted[k], ".2g"),
+                    _number(self.ess_bulk[k], ".0f"),
+                    _number(self.ess_tail[k], ".0f"),
+                    _number(self.r_hat[k], ".2f"),
+                )
+            )
+        return rows
+
+    def __repr__(self) -> str:
+        return text_table("Diagnosis", self._table(), self.notes())
+
+    def _repr_html_(self) -> str:
+        return html_table("Diagnosis", self._table(), self.notes())
+
+
+def diagnose(draws: Draws, level: float, options: dict[str, Any]) -> Diagnosis:
+    """The diagnosis of draws, see `Draws.diagnose`."""
+    chain = np.unique(draws.chain, return_inverse=True)[1].reshape(-1)
+    effects = coordinate_effects(draws.x, draws.score, draws.names, chain).at(level)
+    pvalues = marginal_pvalues(draws.x, draws.score, chain)
+    known = np.isfinite(pvalues)
+    adjusted = np.full_like(pvalues, np.nan)
+    adjusted[known] = np.maximum(np.exp(holm(np.log(pvalues[known]))), np.nextafter(0.0, 1.0))
+    halves = split_chains(draws.x, chain)
+    directions = worst_directions(draws.x, draws.score, draws.names, chain)
+    return Diagnosis(
+        draws.names,
+        effects,
+        pvalues,
+        adjusted,
+        *bulk_and_tail_size(halves, draws.x),
+        split_rhat(halves),
+        None if directions is None else directions.at(level),
+        draws.test(**options),
+        n_draws=len(draws),
+        n_chains=int(chain.max()) + 1,
+        n_divergent=draws.n_divergent,
+    )
+
+
+def _said(row: Effect) -> str:
+    """A direction in words, with what is wrong along it first."""
+    words = []
+    for one, wrong in (
+        (row._replace(shift_interval=(-1.0, 1.0)), row.stretched),
+        (row._replace(stretch_interval=(0.0, 2.0)), row.shifted),
+    ):
+        if wrong:
+            words += effect_words(one)
+    if not row.stretched:
+        return "; ".join(words)
+    kind = "too narrow" if row.stretch < 1 else "too wide"
+    return "; ".join(words).replace(": samples ", f": samples {kind}, ", 1)
+
+
+def _number(value: float, form: str) -> str:
+    return f"{value:{form}}" if np.isfinite(value) else ""

@@ -1,0 +1,123 @@
+"""`draws.diagnose()`: one table for a run."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import fastsksd as fs
+from fastsksd.interop import Diagnosis
+from fastsksd.interop import arviz as bridge
+from fastsksd.interop._draws import Block, collect
+
+COVARIANCE = np.array([[1.0, 0.95, 0.0], [0.95, 1.0, 0.0], [0.0, 0.0, 1.0]])
+
+
+def run(seed, chains=4, n=500, narrow=1.0, wide=1.0):
+    """Chains of a right law, or with b wrong given a and c too wide, and their score."""
+    x = np.random.default_rng(seed).standard_normal((chains, n, 3))
+    x[:, :, 1] = 0.95 * x[:, :, 0] + narrow * math.sqrt(1 - 0.95**2) * x[:, :, 1]
+    x[:, :, 2] *= wide
+    precision = np.linalg.inv(COVARIANCE)
+    samples = {"a": x[:, :, 0], "b": x[:, :, 1], "c": x[:, :, 2:]}
+    return bridge.draws(samples, score=lambda x: -x @ precision)
+
+
+def test_a_right_run():
+    draws = run(0)
+    diagnosis = draws.diagnose()
+    assert isinstance(diagnosis, Diagnosis) and not diagnosis.result.reject()
+    assert diagnosis.names == ("a", "b", "c[0]") and diagnosis.directions is None
+    assert (diagnosis.pvalues_adjusted > 0.01).all() and diagnosis.n_chains == 4
+    assert (diagnosis.pvalues_adjusted >= diagnosis.pvalues).all()
+    assert (diagnosis.r_hat < 1.02).all() and (diagnosis.ess_bulk > 1000).all()
+    again = draws.diagnose()
+    assert again.result.pvalue == diagnosis.result.pvalue and repr(again) == repr(diagnosis)
+    assert "2000 draws of 4 chains, in unconstrained space: the model is not" in repr(diagnosis)
+
+
+def test_a_wrong_run():
+    diagnosis = run(1, narrow=0.5, wide=1.4).diagnose()
+    text, data = repr(diagnosis), diagnosis.to_dict()["stein"]
+    assert data["reject"] and "c[0]" in data["bad_params"] and "a" not in data["bad_params"]
+    low, high = diagnosis.effects["c[0]"].stretch_interval
+    assert low < 1.4 < high
+    (words,) = data["directions"]
+    assert words.startswith("a - b: samples too narrow, 0.5") and words in text
+    assert json.dumps(data, allow_nan=False)
+    html = diagnosis._repr_html_()
+    assert html.startswith("<table>") and "c[0]" in html and "a - b" in html
+
+
+def test_columns_have_a_number_for_each_parameter():
+    columns = run(2).diagnose(level=0.8).columns()
+    assert list(columns)[:3] == ["shift", "shift_low", "shift_high"]
+    for column in columns.values():
+        assert list(column) == ["a", "b", "c[0]"]
+    assert columns["shift_low"]["a"] < columns["shift"]["a"] < columns["shift_high"]["a"]
+
+
+def test_the_forest_plot():
+    Figure = pytest.importorskip("matplotlib.figure").Figure
+    ax = run(3, wide=1.4).diagnose().plot(ax=Figure().subplots())
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b", "c[0]"]
+    assert "95% intervals" in ax.get_title()
+
+
+def test_slow_and_stuck_chains_are_said():
+    rng = np.random.default_rng(0)
+    x = np.cumsum(rng.standard_normal((2, 300, 1)), axis=1)
+    x = x / x.std()
+    diagnosis = collect([Block("a", ["a"], x, -x)]).diagnose()
+    assert "neither p-values nor intervals are reliable" in repr(diagnosis)
+    assert "chains disagree with each other" in repr(diagnosis)
+
+
+def test_draws_that_were_dropped_leave_chains_of_unequal_length():
+    x = np.random.default_rng(0).standard_normal((2, 300, 2))
+    diverging = np.zeros((2, 300), dtype=bool)
+    diverging[0, :40] = True
+    blocks = [Block("a", ["a", "b"], x, -x)]
+    kept = collect(blocks, diverging=diverging, on_divergence="drop").diagnose()
+    assert kept.n_draws == 560 and np.isfinite(kept.ess_bulk).all()
+    assert "40 draws are divergent" in repr(
+        collect(blocks, diverging=diverging, on_divergence="keep").diagnose()
+    )
+
+
+def test_repeated_draws_of_a_sampler_that_rejects():
+    # Random-walk Metropolis on a normal distribution.
+    rng = np.random.default_rng(0)
+    x = np.zeros((4, 2000, 1))
+    for c in range(4):
+        z = rng.standard_normal()
+        for k in range(2000):
+            proposal = z + 2.4 * rng.standard_normal()
+            if math.log(rng.uniform()) < 0.5 * (z**2 - proposal**2):
+                z = proposal
+            x[c, k] = z
+    diagnosis = collect([Block("a", ["a"], x, -x)]).diagnose()
+    assert not diagnosis.effects[0].shifted and not diagnosis.effects[0].stretched
+    assert diagnosis.ess_bulk[0] < 4000
+
+
+def test_effects_of_a_test_allow_for_its_chains():
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((4, 1000, 1))
+    for k in range(1, 1000):
+        z[:, k] = 0.9 * z[:, k - 1] + math.sqrt(1 - 0.81) * z[:, k]
+    draws = collect([Block("a", ["a"], z, -z)])
+    error = draws.test(n_resamples=49, rng=0).effects.shift_error[0]
+    assert error == pytest.approx(draws.diagnose(n_resamples=49).effects.shift_error[0])
+    assert error > 3 * fs.effect_sizes(draws.x, draws.score).shift_error[0]
+
+
+def test_bad_input_is_named():
+    draws = run(0, n=500)
+    with pytest.raises(ValueError, match="`level`"):
+        draws.diagnose(level=0)
+    with pytest.raises(TypeError, match="nothing"):
+        draws.diagnose(nothing=1)
+    with pytest.raises(ValueError, match=r"`draws` must be at least 20"):
+        run(0, chains=1, n=19).diagnose()

@@ -1,0 +1,404 @@
+"""Effect sizes: closed forms of normal models, maximum likelihood, coverage, invariances, doors."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+import fastsksd as fs
+from fastsksd.effects import Effect, Tolerance
+from fastsksd.experiments.effects import make_law
+from fastsksd.procedure.location_scale import marginal_pvalues
+from fastsksd.report.wording import effect_words
+from fastsksd.report.worst import worst_directions
+
+
+def normal_problem(rng, n=400, d=4):
+    """Samples of one normal distribution, and mean, covariance and score of another."""
+    root = rng.standard_normal((d, d))
+    mean, covariance = rng.standard_normal(d), root @ root.T + 0.1 * np.eye(d)
+    x = rng.standard_normal((n, d)) @ rng.standard_normal((d, d)) + rng.standard_normal(d)
+    precision = np.linalg.inv(covariance)
+    return x, mean, covariance, lambda x: -(x - mean) @ precision
+
+
+@pytest.mark.parametrize("d", [1, 2, 7])
+def test_normal_models_are_exact_whatever_the_samples(d):
+    # Any mean and covariance of the samples: marginals are compared, not conditionals.
+    x, mean, covariance, score = normal_problem(np.random.default_rng(d), d=d)
+    effects = fs.effect_sizes(x, score)
+    deviation = np.sqrt(np.diag(covariance))
+    np.testing.assert_allclose(effects.stretch, x.std(axis=0, ddof=1) / deviation, rtol=1e-6)
+    # The unit divides by n, as the standard deviations of NumPy do.
+    factor = math.sqrt(1 - 1 / len(x))
+    np.testing.assert_allclose(effects.shift * factor, (x.mean(0) - mean) / deviation, rtol=2e-3)
+    np.testing.assert_allclose(
+        effects.shift_error, x.std(axis=0) / deviation / math.sqrt(len(x)), rtol=0.02
+    )
+    # Of half the logarithm of a variance.
+    z = (x - x.mean(axis=0)) / x.std(axis=0)
+    np.testing.assert_allclose(
+        effects.log_stretch_error, 0.5 * (z**2).std(axis=0) / math.sqrt(len(x)), rtol=0.02
+    )
+
+
+def test_slices_of_a_normal_model_are_exact():
+    rng = np.random.default_rng(8)
+    x, mean, covariance, score = normal_problem(rng)
+    g = rng.standard_normal((3, 4))
+    g /= np.linalg.norm(g, axis=1, keepdims=True)
+    effects = fs.effect_sizes(x, score, slices=(g, g))
+    assert effects.n_coordinates == 4 and len(effects) == 7
+    deviation = np.sqrt(np.einsum("kd,de,ke->k", g, covariance, g))
+    y = x @ g.T
+    np.testing.assert_allclose(effects.stretch[4:], y.std(axis=0, ddof=1) / deviation, rtol=1e-6)
+    # Names have the sign of the largest weight, and so have shifts.
+    sign = np.sign(g[np.arange(3), np.abs(g).argmax(axis=1)])
+    np.testing.assert_allclose(
+        effects.shift[4:], sign * (y.mean(axis=0) - g @ mean) / deviation, rtol=2e-3, atol=1e-9
+    )
+
+
+def test_a_shear_is_a_correlation_that_the_model_does_not_have():
+    rng = np.random.default_rng(0)
+    n, rho = 20000, 0.4
+    x = rng.standard_normal((n, 2)) @ np.linalg.cholesky([[1, rho], [rho, 1]]).T
+    r, g = np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]])
+    row = fs.effect_sizes(x, np.negative, slices=(r, g), names=["a", "b"])[2]
+    assert row.across == "b" and row.name == "a" and row.sheared
+    assert row.shear == pytest.approx(np.corrcoef(x, rowvar=False)[0, 1], abs=1e-6)
+    assert row.shear_interval[0] < rho < row.shear_interval[1]
+    # One direction has no shear.
+    assert np.isnan(fs.effect_sizes(x, np.negative, slices=(g, g))[2].shear)
+
+
+def test_a_missing_correlation_is_told_as_widths_of_marginals():
+    # Mean field: the conditionals are right, and the marginals too narrow.
+    rho = 0.9
+    precision = np.linalg.inv([[1, rho], [rho, 1]])
+    x = math.sqrt(1 - rho**2) * np.random.default_rng(1).standard_normal((5000, 2))
+    effects = fs.effect_sizes(x, -x @ precision)
+    np.testing.assert_allclose(effects.stretch, math.sqrt(1 - rho**2), rtol=0.05)
+    assert all(row.stretched for row in effects)
+
+
+@pytest.mark.parametrize(("nu", "tolerance"), [(5, 0.004), (1, 0.01)])
+def test_the_step_is_near_maximum_likelihood(nu, tolerance):
+    # t and Cauchy samples, a little shifted and stretched.
+    rng = np.random.default_rng(nu)
+    x = 0.05 + 1.03 * rng.standard_t(nu, 20000)
+    unit = stats.t(nu).std() if nu > 2 else 1.0
+
+    def minus_likelihood(parameters):
+        return -np.mean(stats.t.logpdf(x, nu, parameters[0], math.exp(parameters[1])))
+
+    best = optimize.minimize(minus_likelihood, [0.0, 0.0], tol=1e-10).x
+    effects = fs.effect_sizes(x[:, None], lambda x: -(nu + 1) * x / (nu + x * x))
+    assert math.log(effects.stretch[0]) == pytest.approx(best[1], abs=tolerance)
+    if nu > 2:
+        assert effects.shift[0] * unit == pytest.approx(best[0], abs=tolerance)
+        hessian = nu / (nu + 3) * 2  # Fisher information of the logarithm of the scale
+        assert effects.log_stretch_error[0] == pytest.approx((20000 * hessian) ** -0.5, rel=0.05)
+
+
+def test_generalised_normal_models_have_exact_stretches():
+    x = np.random.default_rng(3).laplace(size=(40000, 1))
+    for factor in (0.3, 1.0, 3.0):
+        stretch = fs.effect_sizes(factor * x, lambda x: -np.sign(x)).stretch[0]
+        assert stretch / factor == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.parametrize("name", ["normal", "t", "multivariate t"])
+def test_intervals_cover_small_effects(name):
+    rng = np.random.default_rng(11)
+    law, d, runs = make_law(name, 5), 5, 60
+    hits = np.zeros(2)
+    for _ in range(runs):
+        shift, log_stretch = rng.uniform(-0.08, 0.08, d), rng.uniform(-0.04, 0.04, d)
+        x = law.draw(500, rng) * np.exp(log_stretch) + shift * law.deviation
+        alone = fs.effect_sizes(x, law.score).at(simultaneous=False)
+        for k, (truth, interval) in enumerate(
+            [(shift, alone.shift_interval), (np.exp(log_stretch), alone.stretch_interval)]
+        ):
+            hits[k] += np.sum((interval[:, 0] <= truth) & (truth <= interval[:, 1]))
+    low, high = stats.binom.ppf([1e-4, 1 - 1e-4], runs * d, 0.95)
+    assert np.all(hits >= low) and np.all(hits <= high)
+
+
+def test_intervals_of_chains_allow_for_their_memory():
+    rng = np.random.default_rng(5)
+    n, chains, rho, hits, wide = 500, 4, 0.9, 0, []
+    for _ in range(60):
+        z = np.empty((n, chains))
+        z[0] = rng.standard_normal(chains)
+        for k in range(1, n):
+            z[k] = rho * z[k - 1] + math.sqrt(1 - rho**2) * rng.standard_normal(chains)
+        x = z.T.reshape(-1, 1)
+        row = fs.effect_sizes(x, np.negative, chain=np.repeat(np.arange(chains), n))
+        low, high = row.at(simultaneous=False).shift_interval[0]
+        hits += low <= 0 <= high
+        wide.append(row.shift_error[0] / fs.effect_sizes(x, np.negative).shift_error[0])
+    assert stats.binom.ppf(1e-4, 60, 0.95) <= hits
+    # The autocorrelation time is (1 + rho) / (1 - rho) = 19.
+    assert np.mean(wide) == pytest.approx(math.sqrt(19), rel=0.1)
+
+
+def test_simultaneous_intervals_are_those_of_sidak():
+    effects = fs.effect_sizes(np.random.default_rng(0).standard_normal((5000, 10)), np.negative)
+    half = np.diff(effects.shift_interval, axis=1)[:, 0] / 2 / effects.shift_error
+    miss = 1 - 0.95 ** (1 / 20)
+    np.testing.assert_allclose(half, stats.t(4999).isf(miss / 2), rtol=1e-9)
+    alone = effects.at(0.9, simultaneous=False)
+    half = np.log(alone.stretch_interval[:, 1] / alone.stretch) / alone.log_stretch_error
+    np.testing.assert_allclose(half, stats.t(4999).isf(0.05), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["normal", "t"])
+def test_effects_do_not_depend_on_units(name):
+    rng = np.random.default_rng(2)
+    law = make_law(name, 3)
+    x = law.draw(300, rng) + np.array([0.2, 0.0, 0.0])
+    scale, place = np.array([1e-6, 1.0, 1e5]), np.array([1.0, -2.0, 3e6])
+    plain = fs.effect_sizes(x, law.score)
+    other = fs.effect_sizes(place + scale * x, law.score(x) / scale)
+    for field in ("shift", "stretch", "shift_error", "log_stretch_error"):
+        np.testing.assert_allclose(getattr(other, field), getattr(plain, field), rtol=1e-5)
+
+
+def test_effects_turn_with_the_coordinates():
+    # Along a direction g, whatever the coordinates that x is written in.
+    rng = np.random.default_rng(4)
+    law = make_law("t", 3)
+    x = law.draw(500, rng) * [1.2, 1.0, 1.0]
+    a = rng.standard_normal((3, 3))
+    g = rng.standard_normal((1, 3))
+    g /= np.linalg.norm(g)
+    turned = g @ np.linalg.inv(a)
+    turned /= np.linalg.norm(turned)
+    one = fs.effect_sizes(x, law.score, slices=(g, g))
+    other = fs.effect_sizes(x @ a.T, law.score(x) @ np.linalg.inv(a), slices=(turned, turned))
+    # The learning of r leaves outliers of the coordinates out, which are not the same.
+    assert other.stretch[3] == pytest.approx(one.stretch[3], rel=0.02)
+    assert abs(other.shift[3]) == pytest.approx(abs(one.shift[3]), abs=0.02)
+
+
+def test_constant_columns_and_few_samples_are_no_error():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((60, 3))
+    x[:, 1] = 7.0
+    effects = fs.effect_sizes(x, -x)
+    assert np.isnan(effects.shift[1]) and np.isnan(effects.stretch_interval[1]).all()
+    assert np.isfinite(effects.shift[[0, 2]]).all() and not effects[1].shifted
+    assert effects.to_dict()["rows"][1]["stretch"] is None
+    many = fs.effect_sizes(rng.standard_normal((30, 100)), np.negative)
+    assert np.isfinite(many.shift).all() and not any(row.stretched for row in many)
+    assert np.isnan(fs.effect_sizes(x[:, :1], np.zeros((60, 1))).shift).all()
+
+
+def test_bad_input_is_named():
+    x = np.random.default_rng(0).standard_normal((40, 2))
+    with pytest.raises(ValueError, match=r"`x` .*at least 20"):
+        fs.effect_sizes(x[:19], np.negative)
+    with pytest.raises(ValueError, match=r"`chain` must hold one label for each of 40 samples"):
+        fs.effect_sizes(x, np.negative, chain=[0, 1])
+    with pytest.raises(ValueError, match=r"`chain` holds NaN"):
+        fs.effect_sizes(x, np.negative, chain=np.full(40, np.nan))
+    with pytest.raises(ValueError, match=r"`level`"):
+        fs.effect_sizes(x, np.negative, level=1.5)
+    with pytest.raises(ValueError, match=r"`names` must have one name for each of 2"):
+        fs.effect_sizes(x, np.negative, names=["a"])
+    with pytest.raises(KeyError, match="nothing"):
+        fs.effect_sizes(x, np.negative)["nothing"]
+    with pytest.raises(TypeError, match="`result` must be a GofResult"):
+        fs.plot.effects(3)
+
+
+def test_a_result_has_effects_of_all_samples_and_of_its_slices():
+    rng = np.random.default_rng(0)
+    axis = np.ones(6) / math.sqrt(6)
+    x = rng.standard_normal((1000, 6))
+    x -= 0.6 * np.outer(x @ axis, axis)
+    result = fs.gof_test(x, np.negative, rng=1)
+    effects = result.effects
+    assert effects is result.effects
+    expected = fs.effect_sizes(x, np.negative)
+    np.testing.assert_allclose(effects.stretch[:6], expected.stretch)
+    if effects.n_coordinates < len(effects):
+        k = int(np.argmin(effects.stretch[6:])) + 6
+        assert effects[k].stretched and effects.stretch[k] < 0.6
+    words = result.summary()
+    assert "Effect sizes, with 95% intervals: " in words and "times as wide as the model" in words
+    html = result._repr_html_()
+    assert "Effect sizes" in html and effects.names[0] in html
+    assert "Effects" in repr(effects) and json.dumps(effects.to_dict(), allow_nan=False)
+
+
+def test_other_samples_have_effects_in_the_summary():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((300, 2)) * [0.5, 1.0]
+    result = fs.gof_test(x, np.negative, n_resamples=99, rng=0)
+    assert "a: samples 2.0" in result.summary(4 * x, np.negative, names=["a", "b"])
+    assert "Effect sizes" not in result.summary(x[:10], np.negative)
+    right = fs.gof_test(rng.standard_normal((300, 2)), np.negative, n_resamples=99, rng=0)
+    assert "No shift or stretch is significant: with 95% confidence every" in right.summary()
+
+
+def test_results_without_samples_or_scores_have_none():
+    x = np.random.default_rng(0).standard_normal((100, 2))
+    with pytest.raises(ValueError, match="holds no samples"):
+        fs.gof_stream(x, np.negative, train=50, rng=0).effects  # noqa: B018
+    with pytest.raises(ValueError, match="needs no score"):
+        fs.gof_test(x, fs.models.Gaussian(np.zeros(2), np.eye(2)), method="mmd", rng=0).effects  # noqa: B018
+    few = fs.gof_test(x[:15], np.negative, n_resamples=49, rng=0)
+    with pytest.raises(ValueError, match="at least 20 samples"):
+        few.effects  # noqa: B018
+    assert "standard deviations" not in few.summary() and few._repr_html_() and few.plot()
+
+
+def test_words_say_how_much():
+    assert effect_words(Effect("sigma", 0.0, (-0.1, 0.1), 1.36, (1.29, 1.43))) == [
+        "sigma: samples 1.36 times as wide as the model says (1.29 to 1.43)"
+    ]
+    assert effect_words(Effect("mu", -0.2, (-0.3, -0.1), 1.0, (0.9, 1.1))) == [
+        "mu: samples 0.20 standard deviations too low (0.10 to 0.30)"
+    ]
+    assert effect_words(Effect("mu", 0.0, (-1, 1), 1.0012, (1.0007, 1.0017)))[0] == (
+        "mu: samples 1.0012 times as wide as the model says (1.0007 to 1.0017)"
+    )
+    assert effect_words(Effect("mu", math.nan, (math.nan,) * 2, math.nan, (math.nan,) * 2)) == []
+
+
+def test_marginal_pvalues_are_uniform_and_see_tails():
+    rng = np.random.default_rng(0)
+    law = make_law("t", 5)
+    pvalues = []
+    for _ in range(60):
+        x = law.draw(400, rng)
+        pvalues.append(marginal_pvalues(x, law.score(x)))
+    low, high = stats.binom.ppf([1e-4, 1 - 1e-4], 300, 0.05)
+    assert low - 5 <= np.sum(np.array(pvalues) <= 0.05) <= high
+    x = rng.laplace(size=(1000, 2)) / math.sqrt(2)
+    x[:, 1] = rng.standard_normal(1000)
+    wrong, right = marginal_pvalues(x, -x)
+    assert wrong < 1e-4 < right
+
+
+def test_a_wrong_pair_is_named():
+    rng = np.random.default_rng(1)
+    covariance = np.eye(5)
+    covariance[1, 3] = covariance[3, 1] = 0.95
+    precision = np.linalg.inv(covariance)
+    names = tuple("abcde")
+    x = rng.standard_normal((2000, 5))
+    right = x @ np.linalg.cholesky(covariance).T
+    assert worst_directions(right, -right @ precision, names) is None
+    wrong = x.copy()
+    wrong[:, 3] = 0.95 * x[:, 1] + 0.5 * math.sqrt(1 - 0.95**2) * x[:, 3]
+    found = worst_directions(wrong, -wrong @ precision, names)
+    assert found.names == ("b - d",) and found[0].stretched and found.stretch[0] < 0.6
+    # Single coordinates speak for themselves.
+    single = right * [1.0, 1.0, 2.0, 1.0, 1.0]
+    assert worst_directions(single, -single @ precision, names) is None
+    assert worst_directions(x[:, :1], -x[:, :1], names[:1]) is None
+
+
+def test_tolerance_decides_from_the_intervals():
+    rng = np.random.default_rng(0)
+    tolerance = {"shift": 0.2, "stretch": 0.1}
+    x = rng.standard_normal((2000, 2))
+
+    def tolerated(x, **options):
+        options = {"tolerance": tolerance, "n_resamples": 49, "rng": 0} | options
+        return fs.gof_test(x, np.negative, **options)
+
+    right = tolerated(x)
+    assert right.tolerated.verdict == "within" and "Within tolerance" in right.summary()
+    assert right.tolerated.n_needed is None and "within" in repr(right)
+    wide = tolerated(x * [1.3, 1.0])
+    assert wide.tolerated.verdict == "beyond" and wide.tolerated.worst == "x[0]"
+    assert "Surely beyond the tolerance of a shift of 0.2 standard" in wide.summary()
+    assert tolerated(x + np.array([0.0, 0.5])).tolerated.worst == "x[1]"
+    # Only one of them.
+    only = tolerated(x + np.array([0.0, 0.5]), tolerance={"stretch": 0.1})
+    assert only.tolerated.verdict == "within" and only.tolerated.shift == np.inf
+    some = tolerated(x[:150])
+    assert some.tolerated.verdict == "undecided" and some.tolerated.n_needed > 150
+    assert "samples would settle it" in some.summary()
+    assert fs.gof_test(x, np.negative, n_resamples=49, rng=0).tolerated is None
+
+
+def test_a_wider_tolerance_is_never_worse():
+    order = ["within", "undecided", "beyond"]
+    x = np.random.default_rng(1).standard_normal((400, 3)) * [1.1, 1.0, 1.0]
+    effects = fs.effect_sizes(x, np.negative)
+    limits = np.geomspace(0.001, 1.0, 40)
+    verdicts = [order.index(Tolerance(one, one).of(effects).verdict) for one in limits]
+    assert verdicts == sorted(verdicts, reverse=True)
+    assert verdicts[0] == 2 and verdicts[-1] == 0
+
+
+def test_a_right_number_of_samples_settles_it():
+    # Half of the runs with the number that is asked for should be decided, the others nearly.
+    rng = np.random.default_rng(2)
+    tolerance = Tolerance(0.1, 0.1)
+    x = rng.standard_normal((500, 1)) * 1.03
+    first = tolerance.of(fs.effect_sizes(x, np.negative))
+    assert first.verdict == "undecided"
+    x = rng.standard_normal((4 * first.n_needed, 1)) * 1.03
+    assert tolerance.of(fs.effect_sizes(x, np.negative)).verdict == "within"
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "message"),
+    [
+        ({"shift": -0.1}, "`tolerance` must be positive|`tolerance` must be .*0"),
+        ({"width": 0.1}, "`tolerance` must have the names 'shift' and 'stretch'; got 'width'"),
+        ({}, "`tolerance` must have the names 'shift' and 'stretch'; it is empty"),
+        ({"shift": np.nan}, "`tolerance`"),
+    ],
+)
+def test_bad_tolerances_are_named(tolerance, message):
+    x = np.random.default_rng(0).standard_normal((40, 2))
+    with pytest.raises(ValueError, match=message):
+        fs.gof_test(x, np.negative, tolerance=tolerance)
+
+
+def test_tolerance_where_it_makes_no_sense():
+    x = np.random.default_rng(0).standard_normal((40, 2))
+    with pytest.raises(TypeError, match="`tolerance` must be a mapping"):
+        fs.gof_test(x, np.negative, tolerance=0.1)
+    with pytest.raises(ValueError, match="`tolerance` needs at least 20 samples; got 15"):
+        fs.gof_test(x[:15], np.negative, tolerance={"shift": 0.1})
+    model = fs.models.Gaussian(np.zeros(2), np.eye(2))
+    with pytest.raises(ValueError, match="`tolerance` does not apply to method='mmd'"):
+        fs.gof_test(x, model, method="mmd", tolerance={"shift": 0.1})
+    assert fs.gof_test(x, model, method="ksd", tolerance={"shift": 9}, rng=0).tolerated.shift == 9
+
+
+def test_a_batch_keeps_the_verdict_though_not_the_samples(tmp_path):
+    rng = np.random.default_rng(0)
+    problems = [(rng.standard_normal((100, 2)), np.negative)]
+    options = dict(tolerance={"shift": 9, "stretch": 9}, n_resamples=49, progress=False, rng=0)
+    path = tmp_path / "batch.jsonl"
+    for _ in range(2):  # the second reads what the first wrote
+        (result,) = fs.gof_batch(problems, checkpoint=path, **options).results
+        assert result.tolerated.verdict == "within" and result.tolerated.shift == 9.0
+
+
+def test_numbers_of_a_funnel_are_rough():
+    law = make_law("eight schools", 10)
+    rng = np.random.default_rng(0)
+    x = law.draw(4000, rng)
+    names = ["mu", "log_tau", *(f"theta[{k}]" for k in range(8))]
+    right = fs.effect_sizes(x, law.score, names=names)
+    assert right["log_tau"].rough and not right["mu"].rough
+    assert "rough, as the model is far from normal there: log_tau" in repr(right)
+    assert effect_words(Effect("a", 1.0, (0.5, 1.5), 1.0, (0.9, 1.1), rough=True)) == [
+        "a: shifted or stretched, by how much can't be told"
+    ]
+    undecided = Tolerance(9.0, 9.0).of(right)
+    assert undecided.verdict == "undecided" and undecided.n_needed is None
+    normal = fs.effect_sizes(rng.standard_normal((100, 2)), np.negative)
+    np.testing.assert_allclose(normal.linearity, 1.0)
