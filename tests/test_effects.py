@@ -248,7 +248,7 @@ def test_other_samples_have_effects_in_the_summary():
 def test_results_without_samples_or_scores_have_none():
     x = np.random.default_rng(0).standard_normal((100, 2))
     with pytest.raises(ValueError, match="holds no samples"):
-        fs.gof_stream(x, np.negative, train=50, rng=0).effects  # noqa: B018
+        fs.gof_stream(x, np.negative, n_slices=2, train=50, rng=0).effects  # noqa: B018
     with pytest.raises(ValueError, match="needs no score"):
         fs.gof_test(x, fs.models.Gaussian(np.zeros(2), np.eye(2)), method="mmd", rng=0).effects  # noqa: B018
     few = fs.gof_test(x[:15], np.negative, n_resamples=49, rng=0)

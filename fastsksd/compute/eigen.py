@@ -30,10 +30,14 @@ class Operators(Protocol):
 
 
 def symmetric_eigenvectors(matrix: Array) -> tuple[Array, Array]:
-    """Eigenvalues of a symmetric matrix, largest first, and their eigenvectors as rows."""
+    """Eigenvalues of a symmetric matrix, largest first, and their eigenvectors as rows.
+
+    A power of two brings the entries to a size of about one, so that units change no digit.
+    """
+    exponent = int(np.frexp(np.abs(matrix).max())[1])
     with one_blas_thread():
-        values, vectors = np.linalg.eigh(matrix)
-    return values[::-1], np.ascontiguousarray(vectors.T[::-1])
+        values, vectors = np.linalg.eigh(np.ldexp(matrix, -exponent))
+    return np.ldexp(values[::-1], exponent), np.ascontiguousarray(vectors.T[::-1])
 
 
 def top_eigenpairs(

@@ -56,7 +56,7 @@ class _Notice(event.Listener):
 
 def _is_ours(compilation: Any) -> bool:
     function = getattr(compilation.data.get("dispatcher"), "py_func", None)
-    return getattr(function, "__module__", "").startswith("fastsksd.")
+    return (getattr(function, "__module__", None) or "").startswith("fastsksd.")
 
 
 def _is_watched() -> bool:
