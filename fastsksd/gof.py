@@ -6,9 +6,12 @@ default, gives one calibrated verdict for all of them; see `fastsksd.procedure.c
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
+
+import numpy as np
 
 from . import engines
 from ._typing import ArrayLike, EngineName, KernelLike, Null, Rng, Score, SlicesLike
@@ -16,9 +19,11 @@ from ._validate import check_same_columns, check_samples, check_score, column_na
 from .baselines import as_baseline
 from .baselines.base import Baseline
 from .engines import TOLERANCE
+from .procedure.chains import as_chains, flattened
 from .procedure.combine import Verdict, decide
 from .procedure.evaluate import evaluate
 from .procedure.evaluation import Outcome
+from .procedure.lags import neighbour_correlation
 from .procedure.plan import Options, Plan, make_plan
 from .procedure.search import search
 from .procedure.split import Samples, Split, make_split
@@ -43,7 +48,8 @@ def gof_test(
     train: str | float | int | ArrayLike | None = None,
     kernel: KernelLike = "rbf",
     null: Null | None = None,
-    lag: float | str = 1,
+    lag: float | str | None = None,
+    chains: bool | ArrayLike | None = None,
     n_resamples: int = 1000,
     engine: EngineName = "auto",
     tol: float = TOLERANCE,
@@ -251,6 +257,7 @@ def gof_test(
         kernel=kernel,
         null=null,
         lag=lag,
+        chains=chains,
         n_resamples=n_resamples,
         engine=engine,
         tol=tol,
@@ -263,11 +270,14 @@ def gof_test(
         return gof_test_of_dask(x, score, options)
     start = time.perf_counter()
     baseline = as_baseline(method)
+    x, score, labels = flattened(x, score, chains)
+    options = dataclasses.replace(options, chains=labels)
     names, samples = column_names(x), check_samples(x)
+    of_chains = as_chains(labels, len(samples))
     if baseline is None or baseline.needs_score:
         check_same_columns(names, check_score(score))
     plan = make_plan(options, baseline, *samples.shape)
-    split = make_split(plan, samples, score)
+    split = make_split(plan, samples, score, of_chains)
     with engines.session(*split.arrays()):
         found = search(plan, split)
         searched = time.perf_counter()
@@ -276,7 +286,8 @@ def gof_test(
     end = time.perf_counter()
     timings = {"slices": searched - start, "statistic": end - searched, "total": end - start}
     active = None if baseline is not None else _active_slices(found)
-    return _result(plan, split, outcome, verdict, names, timings, active)
+    dependence = 0.0 if plan.in_order else neighbour_correlation(samples)
+    return _result(plan, split, outcome, verdict, names, timings, active, dependence)
 
 
 def _result(
@@ -287,6 +298,7 @@ def _result(
     names: tuple[str, ...] | None,
     timings: dict[str, float],
     active: Slices | None,
+    dependence: float,
 ) -> GofResult:
     strongest, sliced = verdict.strongest, verdict.sliced
     sets = [one for one in outcome.members if one.slices is not None] or outcome.members
@@ -305,6 +317,7 @@ def _result(
         kernel=outcome.kernel or plan.kernel.name,
         method="sksd" if plan.baseline is None else plan.baseline.name,
         lag=outcome.lag,
+        neighbour_correlation=dependence,
         locations=outcome.locations,
         n_model=outcome.n_model,
         members=verdict.members,
@@ -333,5 +346,4 @@ def _samples_of(split: Split, name: str) -> Samples:
     samples = split.samples.part(part.stretch)
     if part.n == split.samples.x.shape[0]:
         return samples
-    scores = None if samples.scores is None else samples.scores.copy()
-    return Samples(samples.x.copy(), scores, samples.rows.copy())
+    return samples.chosen(np.arange(part.n))

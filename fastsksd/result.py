@@ -58,7 +58,11 @@ class GofResult:
     method : str
         "sksd", or the name of a baseline.
     lag : float
-        Lag of the signs, for null="wild".
+        For chains, the number of consecutive draws that share a sign of a replicate; 1 for
+        independent samples.
+    neighbour_correlation : float
+        For samples taken as independent: the largest correlation along a coordinate of
+        neighbouring rows, as they were given, where it is more than chance; otherwise 0.
     locations : (J, d) array or None
         Where the features of a method with features are evaluated.
     n_model : int
@@ -112,6 +116,7 @@ class GofResult:
     kernel: str
     method: str
     lag: float = 1.0
+    neighbour_correlation: float = 0.0
     locations: Array | None = None
     n_model: int = 0
     members: tuple[Member, ...] = ()

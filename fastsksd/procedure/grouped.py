@@ -1,11 +1,12 @@
 """The standard family of many samples, in time linear in their number.
 
 With many samples, replicates need not meet every one of them. The samples are put into groups, at
-random or, for a chain, in stretches. A replicate has one weight for each group, and is the sum of
-``w_g w_g' mu_ij`` over pairs of samples of distinct groups. Sums of features over groups have the
-covariance of the features, whatever n, so the replicates have the distribution of the statistic
-under the null hypothesis, up to the error that comes with `GROUPS` groups. The statistic itself is
-over all pairs.
+random or, for chains, those of their stretches. A replicate has one weight for each group, and is
+the sum of ``w_g w_g' mu_ij`` over pairs of samples of distinct groups. Sums of features over groups
+have the covariance of the features, whatever n, so the replicates have the distribution of the
+statistic under the null hypothesis, up to the error that comes with `GROUPS` groups. The statistic
+itself is over all pairs. For chains the pairs within stretches, which have a mean of their own, are
+part of the replicates too.
 
 Every member is made of features then: slices of their Fourier series, moments as they are, kernels
 of the whole vector of random frequencies, see `engines.random_waves`. The metric "full" is learnt
@@ -41,6 +42,7 @@ from .moments import DEGREES, location_and_unit, plain_moments
 from .nulls import Weights, resampling_scale
 from .plan import Plan
 from .split import Part, Samples, Split, metric_of_all
+from .stretches import starts_of
 from .unsliced import (
     LARGEST_DEGREES,
     WIDTHS,
@@ -62,26 +64,41 @@ _MOST_PROJECTED = 4_000_000  # numbers: slices times samples at a time
 class _Groups:
     """Groups of samples with their weights."""
 
-    def __init__(self, plan: Plan, split: Split, lag: float) -> None:
-        n = split.samples.x.shape[0]
-        breaks = {0, n, n // _LEARNT_ON, *(part.stretch.start for part in split.parts)}
-        self.edges = _edges(n, sorted(breaks))
+    def __init__(self, plan: Plan, split: Split) -> None:
+        n, stretch = split.samples.x.shape[0], split.samples.stretch
+        self.of_chains = stretch is not None
+        self.cut = n // _LEARNT_ON
+        if stretch is not None:
+            self.edges = np.append(starts_of(stretch), n)
+            self.cut = int(self.edges[1:-1][np.argmin(np.abs(self.edges[1:-1] - self.cut))])
+        else:
+            breaks = {0, n, self.cut, *(part.stretch.start for part in split.parts)}
+            self.edges = _edges(n, sorted(breaks))
         starts = sorted({part.stretch.start for part in split.parts} - {0})
-        size = n / (self.edges.size - 1)
         self.weights = Weights(
             plan.null,
             self.edges.size - 1,
             plan.n_resamples,
-            lag=max(1.0, lag / size),
             edges=np.searchsorted(self.edges, starts).tolist(),
             rng=plan.rng,
         ).matrix()
+        if self.of_chains:
+            self.weights = np.vstack([self.weights, np.ones(self.edges.size - 1)])
 
     def within(self, stretch: slice) -> tuple[Array, np.ndarray]:
         """Weights of the groups of a stretch, and their edges in it."""
         first, last = np.searchsorted(self.edges, [stretch.start, stretch.stop]).tolist()
         weights = np.ascontiguousarray(self.weights[:, first:last])
         return weights, self.edges[first : last + 1] - stretch.start
+
+    def joined(self, statistic: float, replicates: Array) -> Array:
+        """Replicates with what all of them have in common, for chains.
+
+        The last row of weights is ones: the statistic without the pairs within stretches.
+        """
+        if not self.of_chains:
+            return replicates
+        return replicates[:-1] + (statistic - replicates[-1])
 
 
 def _edges(n: int, breaks: list[int]) -> np.ndarray:
@@ -99,15 +116,13 @@ def is_grouped(plan: Plan, n: int) -> bool:
     return resampled and n > TAKES_OVER and plan.engine_name != "direct"
 
 
-def grouped_members(
-    plan: Plan, split: Split, lag: float, sliced: Any, project: Any
-) -> list[Evaluation]:
+def grouped_members(plan: Plan, split: Split, sliced: Any, project: Any) -> list[Evaluation]:
     """All members of the standard family.
 
     ``project(part, slices)`` projects a part of the samples, ``sliced(...)`` makes the evaluation
     of a set of slices.
     """
-    groups = _Groups(plan, split, lag)
+    groups = _Groups(plan, split)
     members = [
         one
         for part in split.parts
@@ -140,7 +155,8 @@ def _pool_members(
                 totals[multiple][1] = totals[multiple][1] + scale * replicates
                 names.add(rescaled.name)
         for multiple, (statistics, replicates) in totals.items():
-            found[multiple].append((check_statistic(np.concatenate(statistics)), replicates))
+            every = check_statistic(np.concatenate(statistics))
+            found[multiple].append((every, groups.joined(float(every.sum()), replicates)))
     h = np.concatenate(widths)
     members = []
     for count, one in enumerate(pool.sets, start=1):
@@ -172,23 +188,22 @@ def _unsliced_members(plan: Plan, samples: Samples, groups: _Groups) -> list[Eva
     if kind != "full":
         label = "diagonal" if kind == "auto" else kind
         inside = samples.within(metric_of_all(plan, samples))
-        members += _whole_vector(plan, inside, "all", label, groups.within(everything))
-        members += _moments(plan, inside, "all", label, groups.within(everything), not learnt)
+        members += _whole_vector(plan, inside, "all", label, groups, everything)
+        members += _moments(plan, inside, "all", label, groups, everything, not learnt)
     if learnt:
-        cut = n // _LEARNT_ON
-        rest = slice(cut, n)
-        head = samples.part(slice(0, cut))
+        rest = slice(groups.cut, n)
+        head = samples.part(slice(0, groups.cut))
         inside = samples.part(rest).within(full(head.x, cast(Array, head.scores)))
-        members += _whole_vector(plan, inside, "held out", "full", groups.within(rest))
+        members += _whole_vector(plan, inside, "held out", "full", groups, rest)
         if kind == "auto":
-            members += _moments(plan, inside, "held out", "full", groups.within(rest), True)
+            members += _moments(plan, inside, "held out", "full", groups, rest, True)
     return members
 
 
 def _whole_vector(
-    plan: Plan, samples: Samples, part: str, label: str, groups: tuple[Array, np.ndarray]
+    plan: Plan, samples: Samples, part: str, label: str, groups: _Groups, stretch: slice
 ) -> list[Evaluation]:
-    weights, edges = groups
+    weights, edges = groups.within(stretch)
     x, s = samples.x, cast(Array, samples.scores)
     n, d = x.shape
     bandwidth = plan.kernel.bandwidth
@@ -205,7 +220,10 @@ def _whole_vector(
     parts.append(partial(_parts, linear_parts, n, x, s))
     scale = resampling_scale(plan.null, n)
     statistics = np.array([one.total() for one in sums]) / (n * (n - 1.0))
-    nulls = [dict(replicates=scale * one.replicates(weights)) for one in sums]
+    nulls = [
+        dict(replicates=groups.joined(statistic, scale * one.replicates(weights)))
+        for statistic, one in zip(statistics.tolist(), sums, strict=True)
+    ]
     return whole_vector_evaluations(label, part, d > 1, h, statistics, nulls, parts, "features")
 
 
@@ -218,10 +236,11 @@ def _moments(
     samples: Samples,
     part: str,
     label: str,
-    groups: tuple[Array, np.ndarray],
+    groups: _Groups,
+    stretch: slice,
     sums: bool,
 ) -> list[Evaluation]:
-    weights, edges = groups
+    weights, edges = groups.within(stretch)
     x, s = samples.x, cast(Array, samples.scores)
     n, d = x.shape
     degrees = DEGREES if sums else LARGEST_DEGREES
@@ -232,6 +251,8 @@ def _moments(
         features = plain_moments(x[block], s[block], *place, degrees).reshape(squares.size, -1)
         add_to_groups(features, first, edges, totals)
         squares += np.einsum("fn,fn->f", features, features)
+    if groups.of_chains:  # pairs within stretches are left out, and units are those of sums
+        squares, weights = np.einsum("gf,gf->f", totals, totals), weights[:-1]
     unit = np.where(squares > 0, squares, 1.0) / n
     statistics = (totals.sum(axis=0) ** 2 - squares) / unit / (n * (n - 1.0))
     met = weights @ totals

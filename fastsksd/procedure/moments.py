@@ -44,6 +44,14 @@ class Moments(NamedTuple):
         """Number of samples."""
         return self.features.shape[2]
 
+    def of_stretches(self, starts: np.ndarray) -> Moments:
+        """Sums over stretches of a chain in place of its draws, in units of their own.
+
+        A coordinate along which the chain is slow has larger sums, and must not dominate.
+        """
+        sums = np.add.reduceat(self.features, starts, axis=2)
+        return Moments(self.degrees, sums / _root_mean_square(sums))
+
     def cubes(self) -> Array:
         """Third powers of the features."""
         return self.features * self.features * self.features

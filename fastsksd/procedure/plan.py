@@ -49,7 +49,8 @@ from .nulls import NULLS
 
 MOST_TRAINING = 5000  # samples that slices are found on by default: the cost is quadratic
 
-_COMMON = {"precondition", "kernel", "null", "lag", "n_resamples", "engine", "tol", "method", "rng"}
+_COMMON = {"precondition", "kernel", "null", "lag", "chains", "n_resamples", "engine", "tol"}
+_COMMON |= {"method", "rng"}
 _SEARCH = {"estimator", "score_q", "debias", "train"}
 # Why an option is refused where slices are given.
 NOTHING_TO_CHOOSE = ("has nothing to choose, as ", Option("slices"), " are given")
@@ -72,7 +73,8 @@ class Options:
     train: Any = None
     kernel: Any = "rbf"
     null: str | None = None
-    lag: float | str = 1
+    lag: float | str | None = None
+    chains: Any = None
     n_resamples: int = 1000
     engine: EngineName = "auto"
     tol: float = TOLERANCE
@@ -152,7 +154,7 @@ class Plan:
     kernel : Kernel
     null : str
     lag : float or None
-        Lag of the wild bootstrap's signs; None if it is to be measured.
+        Length of the stretches of chains; 1 for independent samples, None if it is to be measured.
     n_resamples : int
     engine : callable
         Loads an engine, see `engines.choose_engine`.
@@ -213,7 +215,7 @@ def make_plan(options: Options, baseline: TestWithoutSlices | None, n: int, d: i
     common = Plan(
         kernel=as_kernel(options.kernel),
         null=null,
-        lag=_check_lag(options.lag, null),
+        lag=_check_lag(options, null),
         n_resamples=check_integer("n_resamples", options.n_resamples, 1),
         engine=choose_engine(options.engine, options.tol),
         engine_name=options.engine,
@@ -264,12 +266,12 @@ def check_test_size(n: int) -> None:
 
 
 def check_lag_fits(lag: float, n: int) -> None:
-    """Signs with a long memory hardly ever flip."""
+    """There must be stretches to compare."""
     if lag > 0.5 * n:
         raise ArgumentError(
             "lag",
-            f"must be at most half the number of test samples, {n}, or signs hardly ever flip; got "
-            f"{lag:g}",
+            f"must be at most half the number of samples, {n}, or there are no two stretches of "
+            f"that length; got {lag:g}",
         )
 
 
@@ -278,13 +280,9 @@ def _plan_of_baseline(options: Options, baseline: TestWithoutSlices, common: Pla
     used |= {"n_resamples"} if baseline.n_resamples is None else set()
     used |= {"kernel"} if baseline.has_kernel else set()
     used |= {"train"} if baseline.trained else set()
-    used |= {"lag"} if "wild" in baseline.nulls else set()
+    used |= {"lag", "chains"} if "wild" in baseline.nulls else set()
     method = Option("method", baseline.name)
     options.refuse_unused(used, "does not apply to ", method)
-    if common.lag is None:
-        raise ArgumentError(
-            "lag", "must be a number: 'auto' looks along slices, and ", method, " has none"
-        )
     train = None
     if baseline.trained:
         train = default_train(n) if options.train is None else options.train
@@ -422,8 +420,17 @@ def check_debias(debias: bool, estimator: str) -> None:
         )
 
 
-def _check_lag(lag: float | str, null: str) -> float | None:
+def _check_lag(options: Options, null: str) -> float | None:
     """The lag, None for "auto"."""
+    lag = options.lag
+    if lag is None:
+        if options.chains is None:
+            return 1.0
+        if null != "wild":
+            raise ArgumentError(
+                "chains", "are for ", Option("null", "wild"), "; got ", Option("null", null)
+            )
+        return None
     if isinstance(lag, str) and lag != "auto":
         raise ArgumentTypeError("lag", f"must be a number or 'auto'; got {lag!r}")
     value = None if isinstance(lag, str) else check_number("lag", lag, 1.0)

@@ -27,6 +27,7 @@ from .moments import DEGREES, Moments, moments
 from .nulls import Weights, resampling_scale
 from .plan import Plan
 from .split import Samples, metric_of_all
+from .stretches import starts_of
 
 WIDTHS = (0.25, 0.5)  # multiples of the median distance between samples
 # For null="spectral" beyond twice as many samples, the pairs are those within groups of about this
@@ -216,6 +217,8 @@ def moment_members(
 ) -> list[Evaluation]:
     """The largest moment of a coordinate and, if asked for, sums of squares over all of them."""
     found = moments(*samples, DEGREES if sums else LARGEST_DEGREES)
+    if weights is not None and weights.stretch is not None:
+        found, weights = found.of_stretches(starts_of(weights.stretch)), weights.by_stretch()
     n = found.n
     own = np.einsum("qdn,qdn->qd", found.features, found.features)
     totals, cubes = found.totals(), found.cubes()
