@@ -301,6 +301,9 @@ def _result(
     dependence: float,
 ) -> GofResult:
     strongest, sliced = verdict.strongest, verdict.sliced
+    lag = split.lag
+    if lag is not None and lag.needed:
+        verdict = verdict.withheld()
     sets = [one for one in outcome.members if one.slices is not None] or outcome.members
     used = {name for one in sets for name in one.engine.split(" and ")}
     return GofResult(
@@ -318,6 +321,9 @@ def _result(
         method="sksd" if plan.baseline is None else plan.baseline.name,
         lag=outcome.lag,
         neighbour_correlation=dependence,
+        draws_needed=0 if lag is None else lag.needed,
+        chains=split.chains,
+        effective_draws=float(split.samples.x.shape[0]) if lag is None else lag.effective,
         locations=outcome.locations,
         n_model=outcome.n_model,
         members=verdict.members,

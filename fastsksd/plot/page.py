@@ -60,11 +60,12 @@ def report(result: GofResult, *, names: Sequence[str] | None = None, alpha: floa
     axes = np.ravel(figure.subplots(rows, min(len(panels), 2)))
     for draw, ax in zip(panels, axes, strict=True):
         draw(ax)
-    verdict = "rejected" if result.reject(alpha) else "not rejected"
     title = (
-        f"The model is {verdict} at level {alpha:g} "
+        f"The model is {result.verdict_at(alpha)} at level {alpha:g} "
         f"(p-value {result.pvalue:.3g}, {result.n_test} samples)"
     )
+    if result.draws_needed:
+        title = f"The chains are {result.verdict_at(alpha)}"
     figure.suptitle(textwrap.fill(title, 90 if len(panels) > 1 else 45))
     return figure
 

@@ -148,30 +148,45 @@ def measure(x: Array, scores: Array | None, lengths: Sequence[int]) -> Memory:
     """
     x, scores, lengths = _shortened(x, scores, lengths)
     n = x.shape[0]
-    kinds = _series(x, scores)
-    times = [autocorrelation_times(series, lengths) for series in kinds]
-    width = int(np.ceil(max((tau.max(initial=1.0) for tau, _ in times), default=1.0)))
-    directions = [_slowest(series, lengths, width) for series in kinds[:2]]
-    found = [*times, *(one for one in directions if one is not None)]
-    tau = np.concatenate([tau for tau, _ in found]) if found else np.empty(0)
-    if tau.size == 0:
+    series = _series(x, scores)
+    kinds = [kind for one in series if len(one) for kind in autocorrelation_times(one, lengths)]
+    if not kinds:
         return Memory(1.0, 1.0, True)
-    window = np.concatenate([window for _, window in found])
-    factor = np.sqrt(2.0 * np.log(max(2.0, tau.size)))  # of the largest of so many deviations
-    noise = np.sqrt(2.0 * (2.0 * window + 1.0) / n)
-    means = [one.mean() for one, _ in times if one.size]
-    sure = max(1.0, *means, float(np.max(tau * (1.0 - factor * noise))))
+    means = [max(1.0, float(kind.tau.mean())) for kind in kinds]
+    width = int(np.ceil(max(kind.tau.max() for kind in kinds)))
+    for one in series[:2]:
+        found = _slowest(one, lengths, width)
+        means += [max(means)] * len(found)  # a direction alone is compared with all coordinates
+        kinds += found
+    count = sum(kind.tau.size for kind in kinds)
+    factor = np.sqrt(2.0 * np.log(max(2.0, count)))  # of the largest of so many deviations
     # Of independent draws every window is 5.
     usual = np.sqrt(2.0 * (2.0 * _WINDOW + 1.0) / n)
-    together = 1.0 + 2.5 * usual / tau.size**0.25
-    independent = bool(tau.max() <= 1.0 + 1.2 * factor * usual and max(means) <= together)
-    return Memory(max(1.0, float(tau.max())), sure, independent)
+    slowest = sure = 1.0
+    independent = True
+    for (tau, window), mean in zip(kinds, means, strict=True):
+        noise = np.sqrt(2.0 * (2.0 * window + 1.0) / n)
+        sure = max(sure, mean, float(np.max(tau * (1.0 - factor * noise))))
+        # The largest of many estimates of the same time is too large.
+        chance = mean * np.exp(factor * np.sqrt(2.0 * (2.0 * _WINDOW * mean + 1.0) / n))
+        largest = float(tau.max())
+        slowest = max(slowest, largest if largest > chance else np.sqrt(mean * max(largest, 1.0)))
+        independent &= largest <= 1.0 + 1.2 * factor * usual
+        independent &= mean <= 1.0 + 2.5 * usual / tau.size**0.25
+    return Memory(float(slowest), sure, bool(independent))
 
 
-def autocorrelation_times(series: Array, lengths: Sequence[int]) -> tuple[Array, Array]:
-    """Integrated autocorrelation times of series (k, n) over chains, and their windows, (k,).
+class Times(NamedTuple):
+    """Autocorrelation times of several series, and the windows they are sums over."""
 
-    Each is the larger one of the sum and the alternating sum of autocorrelations.
+    tau: Array
+    window: Array
+
+
+def autocorrelation_times(series: Array, lengths: Sequence[int]) -> list[Times]:
+    """Integrated autocorrelation times of series (k, n) over chains.
+
+    Two for each of them: sums of autocorrelations, and alternating sums.
     """
     last = max(1, max(lengths) // 2)
     block = max(1, _BLOCK // max(lengths))
@@ -179,9 +194,10 @@ def autocorrelation_times(series: Array, lengths: Sequence[int]) -> tuple[Array,
         _times(_autocorrelations(series[first : first + block], lengths, last), lengths)
         for first in range(0, len(series), block)
     ]
-    if not found:
-        return np.empty(0), np.empty(0)
-    return np.concatenate([tau for tau, _ in found]), np.concatenate([w for _, w in found])
+    return [
+        Times(np.concatenate([one.tau for one in some]), np.concatenate([one.window for one in some]))
+        for some in zip(*found, strict=True)
+    ]
 
 
 def neighbour_correlation(x: Array) -> float:
@@ -248,9 +264,9 @@ def _autocorrelations(series: Array, lengths: Sequence[int], last: int) -> Array
     return np.where(counts > 0, sums / variance, 0.0)
 
 
-def _times(rho: Array, lengths: Sequence[int]) -> tuple[Array, Array]:
+def _times(rho: Array, lengths: Sequence[int]) -> list[Times]:
     distance = np.arange(1, rho.shape[1])
-    best, windows = np.zeros(len(rho)), np.full(len(rho), _WINDOW)
+    found = []
     for sign in (np.ones(distance.size), (-1.0) ** distance):
         tau = 1.0 + 2.0 * np.cumsum(rho[:, 1:] * sign, axis=1)
         enough = distance >= _WINDOW * tau
@@ -259,13 +275,11 @@ def _times(rho: Array, lengths: Sequence[int]) -> tuple[Array, Array]:
         window = distance[place]
         # A chain is centred by its own mean, which takes tau / m off every autocorrelation.
         left = np.maximum(1.0 - (2.0 * window + 1.0) / np.mean(lengths), 0.2)
-        value = tau[np.arange(len(rho)), place] / left
-        windows = np.where(value > best, window, windows)
-        best = np.maximum(best, value)
-    return best, windows
+        found.append(Times(tau[np.arange(len(rho)), place] / left, window.astype(float)))
+    return found
 
 
-def _slowest(z: Array, lengths: Sequence[int], width: int) -> tuple[Array, Array] | None:
+def _slowest(z: Array, lengths: Sequence[int], width: int) -> list[Times]:
     """Autocorrelation times along directions that remember longest.
 
     A direction is found on one half of every chain and measured on the other.
@@ -273,7 +287,7 @@ def _slowest(z: Array, lengths: Sequence[int], width: int) -> tuple[Array, Array
     from scipy.linalg import eigh
 
     if len(z) < 2 or min(lengths) < 20:
-        return None
+        return []
     if len(z) > _DIRECTIONS:
         near = np.einsum("kn,kn->k", z[:, 1:], z[:, :-1])
         z = z[np.sort(np.argsort(-near, kind="stable")[:_DIRECTIONS])]
@@ -299,6 +313,6 @@ def _slowest(z: Array, lengths: Sequence[int], width: int) -> tuple[Array, Array
         vector = eigh(products + products.T, covariance, subset_by_index=[last, last])[1][:, 0]
         some = np.concatenate([z[:, start:stop] for start, stop in measured], axis=1)
         found.append((vector @ some, [stop - start for start, stop in measured]))
+    halves = [autocorrelation_times(one[None], some)[0] for one, some in found]
     # The mean of both halves has the noise of the whole.
-    halves = [autocorrelation_times(series[None], some) for series, some in found]
-    return tuple(np.mean(pair, axis=0) for pair in zip(*halves, strict=True))  # type: ignore[return-value]
+    return [Times(*np.mean(halves, axis=0))]

@@ -31,6 +31,7 @@ from .chains import Chains, one_chain
 from .family import COORDINATES, Pool
 from .lags import Lag, choose_lag, given_lag
 from .metric import Metric
+from .per_chain import ChainReport, per_chain
 from .plan import Plan, check_lag_fits, is_cross
 from .stretches import lay_out
 
@@ -126,13 +127,14 @@ class Part(NamedTuple):
 class Split(NamedTuple):
     """Samples in such an order that each part is one stretch, the parts, and the model.
 
-    `lag` says how chains were cut; None for independent samples.
+    `lag` says how chains were cut, `chains` what each of them says; None for independent samples.
     """
 
     samples: Samples
     parts: tuple[Part, ...]
     score: Score
     lag: Lag | None = None
+    chains: ChainReport | None = None
 
     @property
     def lag_length(self) -> float:
@@ -173,9 +175,11 @@ def make_split(plan: Plan, x: Array, score: Score, chains: Chains | None = None)
     separate = train is not None and np.ndim(train) > 0
     n_train = _training_size(train, n) if train is not None and not separate else 0
     scores = evaluate_score(score, x)
-    samples, lag = Samples(x, scores, np.arange(n)), None
+    samples, lag, report = Samples(x, scores, np.arange(n)), None, None
     if plan.in_order:
-        samples, lag, n_train = _of_chains(plan, samples, chains or one_chain(n), n_train)
+        chains = chains or one_chain(n)
+        samples, lag, n_train = _of_chains(plan, samples, chains, n_train)
+        report = per_chain(x, scores, chains, lag)
     else:
         order = _order(plan, n, n_train)
         samples = samples if order is None else samples.chosen(order)
@@ -193,7 +197,7 @@ def make_split(plan: Plan, x: Array, score: Score, chains: Chains | None = None)
             folds = [("half 1", head, tail), ("half 2", tail, head)]
         for name, tested, training in folds:
             parts.append(_trained_part(name, tested, samples.part(training), samples, plan))
-    return Split(samples, tuple(parts), score, lag)
+    return Split(samples, tuple(parts), score, lag, report)
 
 
 def _of_chains(

@@ -69,11 +69,12 @@ def caveats_of(result: GofResult, explanation: Explanation | None) -> tuple[Cave
             )
         )
     if result.neighbour_correlation:
-        caveats.append(_dependent(result.neighbour_correlation))
+        caveats.append(dependent(result.neighbour_correlation))
     return (*caveats, *(() if explanation is None else explanation.caveats))
 
 
-def _dependent(correlation: float) -> Caveat:
+def dependent(correlation: float) -> Caveat:
+    """Of samples taken as independent whose neighbours are correlated."""
     return Caveat(
         f"neighbouring samples depend on each other (correlation {correlation:.2g}), which makes "
         "p-values too small",

@@ -288,6 +288,8 @@ def explain(
         return _explanation_without_slices(result, samples, names, tested)
     loaded = _load(result, result.slices, samples)
     statistics, pvalues, adjusted, allows_for = _slice_pvalues(result, loaded, n_resamples, rng)
+    if result.draws_needed:
+        pvalues, adjusted = np.full_like(pvalues, np.nan), np.full_like(adjusted, np.nan)
     if tested:
         _check_unchanged(result, statistics)
         adjusted = np.maximum(adjusted, result.pvalue)

@@ -14,7 +14,7 @@ from .._validate import Option, OptionFormat, check_probability
 from .caveats import caveats_of
 from .directions import check_coordinates, direction
 from .explain import Explanation, SliceExplanation, explain, is_explicable
-from .tables import largest_coordinates, member_name, sliced_member
+from .tables import chain_facts, largest_coordinates, member_name, sliced_member
 from .witness import Region
 
 if TYPE_CHECKING:
@@ -88,10 +88,13 @@ def summary(
     str
     """
     check_probability("alpha", alpha)
+    if result.draws_needed:
+        caveats = "; ".join(caveat.said(option) for caveat in caveats_of(result, None))
+        return " ".join(filter(None, [_too_short(result), *_chains(result), f"Caveats: {caveats}."]))
     explanation = None
     if x is not None or score is not None or is_explicable(result):
         explanation = explain(result, x, score, names=names)
-    sentences = [_verdict(result, alpha, option), _samples(result)]
+    sentences = [_verdict(result, alpha, option), _samples(result), *_chains(result)]
     if result.members:
         strongest = member_name(result.members[0])
         sentences.append(f"The strongest of {len(result.members)} members is {strongest}.")
@@ -106,6 +109,26 @@ def summary(
     if caveats:
         sentences.append(f"Caveats: {'; '.join(caveats)}.")
     return " ".join(sentences)
+
+
+def _too_short(result: GofResult) -> str:
+    return (
+        f"The chains are too short to tell whether the model fits: about {result.draws_needed} "
+        "draws are needed."
+    )
+
+
+def _chains(result: GofResult) -> list[str]:
+    """What is known of chains."""
+    said = chain_facts(result)
+    if not said:
+        return []
+    sentences = [f"The draws are those of {said['chains']}."]
+    if said["chains that differ"]:
+        sentences.append(f"Chains that differ from the others: {said['chains that differ']}.")
+    if said["burn-in"]:
+        sentences.append(f"Of the start, {said['burn-in']}.")
+    return sentences
 
 
 def _verdict(result: GofResult, alpha: float, option: OptionFormat) -> str:
