@@ -64,9 +64,10 @@ def gof_test(
 
     Parameters
     ----------
-    x : (n, d) array or data frame
+    x : (n, d) array or data frame, or (chains, draws, d) array
         Samples of the unknown distribution q. Names of columns become names of coordinates. A Dask
-        array is tested where it lies, by `gof_stream`: give null="spectral".
+        array is tested where it lies, by `gof_stream`: give null="spectral". An array of three
+        axes holds Markov chains, see `chains`.
     score : (n, d) array, callable or model
         Score of the model p, ``grad log p``: its values at `x`, a function x -> (n, d), or an
         object with a `.score` method. The density must be positive on all of R^d, or vanish at the
@@ -114,8 +115,8 @@ def gof_test(
         array
             Samples times this matrix, which was not found on `x`.
     train : "cross", float, int or (n_train, d) array, optional
-        What slices are found on. Samples are drawn at random; of a chain (``lag > 1``) the first
-        stretch is taken. Sets fixed beforehand are tested on all samples.
+        What slices are found on. Samples are drawn at random; of chains the first draws of each
+        are taken. Sets fixed beforehand are tested on all samples.
 
         "cross"
             Each half of the samples is tested along slices found on the other half, on 5000
@@ -142,10 +143,17 @@ def gof_test(
             The limit distribution, a weighted sum of chi-squares, with its tail to any depth, for
             p-values below what resampling can show. Members of a family are combined by
             Bonferroni's inequality, which is conservative where they resemble each other.
-    lag : float or "auto"
-        For null="wild" and samples of a Markov chain in their order: signs flip with probability
-        ``1/lag`` from one sample to the next. Up to 2 means independent signs. "auto" takes 16
-        times the autocorrelation time of the Stein features, see `fastsksd.procedure.lags`.
+    lag : float or "auto", optional
+        For null="wild" and samples of Markov chains in their order: replicates draw one sign for
+        every stretch of so many draws, the last sixth of which is left out. "auto" takes at least 6
+        times the longest autocorrelation time of samples, scores and their squares, see
+        `fastsksd.procedure.lags`. 1, the default without `chains`, means independent samples.
+    chains : True or (n,) array of labels, optional
+        Which chain each row belongs to; those of a chain are in their order, and chains may differ
+        in length. True for one chain. Draws are then tested with lag="auto" unless `lag` is given,
+        and the result's `chains` tells of each of them. With fewer than 16 stretches the chains
+        are too short to tell: the p-value is NaN, and the result's `verdict` says how many draws
+        are needed.
     n_resamples : int
         Replicates of the statistic. The smallest p-value is ``1 / (n_resamples + 1)``, except for
         "spectral", where they are draws to look at.
@@ -218,6 +226,10 @@ def gof_test(
     With fewer than 100 samples the linear kernel and the moments are left out: skewed features
     would reject right models too often.
 
+    Markov chains are cut into stretches that are nearly independent, and a replicate has one sign
+    for each. If sums over stretches are symmetric this is an exact randomisation test, however few
+    stretches there are; see `fastsksd.procedure.stretches`.
+
     With more than 4000 samples the time is linear in their number: replicates meet about 2000
     groups of samples instead of every one, kernels of the whole vector have random frequencies, and
     the metric "full" is learnt on a sixth of the samples. With null="spectral" kernels of the whole
@@ -241,6 +253,15 @@ def gof_test(
     >>> strongest = np.argmax(result.slice_statistics)
     >>> int(np.argmax(abs(result.slices.r[strongest])))
     0
+
+    Four Markov chains of 500 draws:
+
+    >>> from scipy.signal import lfilter
+    >>> steps = np.random.default_rng(1).standard_normal((4, 500, 2))
+    >>> draws = lfilter([0.6], [1.0, -0.8], steps, axis=1)
+    >>> result = fs.gof_test(draws, np.negative, rng=1)
+    >>> result.verdict, result.chains.different, result.chains.burn_in
+    ('not rejected', (), 0)
     """
     options = Options(
         slices=slices,

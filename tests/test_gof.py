@@ -151,7 +151,7 @@ def test_lag_keeps_the_level_on_a_markov_chain():
                 x, np.negative, slices=slices, null="wild", lag=lag, n_resamples=199, rng=seed
             ).reject()
     assert rejections[1] > 60  # independent signs reject a true model far too often
-    assert rejections[30] <= stats.binom.ppf(0.9999, 200, 0.08)
+    assert rejections[30] <= stats.binom.ppf(0.9999, 200, 0.06)
 
 
 @pytest.mark.parametrize("null", ["bootstrap", "wild"])

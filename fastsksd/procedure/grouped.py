@@ -253,6 +253,7 @@ def _moments(
         squares += np.einsum("fn,fn->f", features, features)
     if groups.of_chains:  # pairs within stretches are left out, and units are those of sums
         squares, weights = np.einsum("gf,gf->f", totals, totals), weights[:-1]
+        n = len(totals)
     unit = np.where(squares > 0, squares, 1.0) / n
     statistics = (totals.sum(axis=0) ** 2 - squares) / unit / (n * (n - 1.0))
     met = weights @ totals

@@ -82,9 +82,11 @@ class Options:
     rng: Rng = None
 
     def given(self) -> list[str]:
-        """Names of the options that differ from their defaults."""
-        fields = dataclasses.fields(self)
-        return [one.name for one in fields if _differs(getattr(self, one.name), one.default)]
+        """Names of the options that differ from their defaults; a lag of 1 is independence."""
+        defaults = {one.name: one.default for one in dataclasses.fields(self)}
+        if isinstance(self.lag, (int, float)) and self.lag == 1:
+            del defaults["lag"]
+        return [name for name, default in defaults.items() if _differs(getattr(self, name), default)]
 
     def refuse_unused(self, used: Iterable[str], *reason: str | Option) -> None:
         """Raise an error that names the first option given that is not `used`, with a reason."""
