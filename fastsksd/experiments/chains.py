@@ -93,9 +93,7 @@ def make_chains(
     return sampler(model, parameter, chains, draws, rng), model.score
 
 
-def autoregressive(
-    coefficients: Array, chains: int, draws: int, rng: np.random.Generator
-) -> Array:
+def autoregressive(coefficients: Array, chains: int, draws: int, rng: np.random.Generator) -> Array:
     """Stationary AR(1) chains whose coordinates are standard normal."""
     x = rng.standard_normal((chains, draws, coefficients.size))
     innovation = np.sqrt(1.0 - coefficients**2)

@@ -232,13 +232,7 @@ def _parts(function: Any, n: int, *arguments: Any) -> Array:
 
 
 def _moments(
-    plan: Plan,
-    samples: Samples,
-    part: str,
-    label: str,
-    groups: _Groups,
-    stretch: slice,
-    sums: bool,
+    plan: Plan, samples: Samples, part: str, label: str, groups: _Groups, stretch: slice, sums: bool
 ) -> list[Evaluation]:
     weights, edges = groups.within(stretch)
     x, s = samples.x, cast(Array, samples.scores)

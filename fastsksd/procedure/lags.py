@@ -195,7 +195,9 @@ def autocorrelation_times(series: Array, lengths: Sequence[int]) -> list[Times]:
         for first in range(0, len(series), block)
     ]
     return [
-        Times(np.concatenate([one.tau for one in some]), np.concatenate([one.window for one in some]))
+        Times(
+            np.concatenate([one.tau for one in some]), np.concatenate([one.window for one in some])
+        )
         for some in zip(*found, strict=True)
     ]
 

@@ -1,7 +1,7 @@
-"""What a test of chains says of each of them: whether it fits, differs, and has reached stationarity.
+"""What a test says of each chain: whether it fits, differs from the others, and is stationary.
 
-All of it is made of the moments of the model along coordinates (`fastsksd.procedure.moments`), whose
-mean is zero for a chain that follows the model. Their sums over stretches take the place of draws.
+All of it is made of moments along coordinates (`fastsksd.procedure.moments`), whose mean is zero
+for a chain that follows the model. Their sums over stretches take the place of draws.
 
 alone
     The largest studentised moment of the stretches of a chain, against random signs of them.
@@ -191,7 +191,7 @@ def _alone(sums: Array, rng: np.random.Generator) -> float:
 
 
 def _differences(means: Array, owner: np.ndarray, rng: np.random.Generator) -> list[float]:
-    """P-values that chains differ from the others; those that do are left out, one after another."""
+    """P-values that chains differ from the others; those that do are left out in turn."""
     count = int(owner[-1]) + 1
     found, left = [float("nan")] * count, list(range(count))
     while len(left) > 1:
@@ -199,7 +199,7 @@ def _differences(means: Array, owner: np.ndarray, rng: np.random.Generator) -> l
         values = [_differs(means[:, some], owner[some] == k, rng) for k in left]
         for k, (_, pvalue) in zip(left, values, strict=True):
             found[k] = pvalue
-        statistic, pvalue, worst = max((*value, k) for value, k in zip(values, left, strict=True))
+        _, pvalue, worst = max((*value, k) for value, k in zip(values, left, strict=True))
         if not pvalue <= _LEVEL / count or len(left) == 2:
             break
         left.remove(worst)
@@ -225,9 +225,7 @@ def _rank(values: Array) -> float:
     return float(np.mean(values >= values[0] * (1.0 - 1e-12)))
 
 
-def _start(
-    sums: Array, pieces: np.ndarray, edges: list[int], count: int
-) -> tuple[Start, ...]:
+def _start(sums: Array, pieces: np.ndarray, edges: list[int], count: int) -> tuple[Start, ...]:
     from scipy.special import stdtr
 
     if count == 0:

@@ -86,7 +86,9 @@ class Options:
         defaults = {one.name: one.default for one in dataclasses.fields(self)}
         if isinstance(self.lag, (int, float)) and self.lag == 1:
             del defaults["lag"]
-        return [name for name, default in defaults.items() if _differs(getattr(self, name), default)]
+        return [
+            name for name, default in defaults.items() if _differs(getattr(self, name), default)
+        ]
 
     def refuse_unused(self, used: Iterable[str], *reason: str | Option) -> None:
         """Raise an error that names the first option given that is not `used`, with a reason."""

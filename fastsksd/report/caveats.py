@@ -126,5 +126,3 @@ def caveats_of_outliers(rows: Array, y: Array) -> tuple[Caveat, ...]:
             "is the farthest), where the kernel hardly sees them"
         ),
     )
-
-

@@ -71,7 +71,9 @@ def chain_facts(result: GofResult) -> dict[str, str]:
         "independent draws along the slowest direction"
     )
     different = ", ".join(map(str, report.different[:5]))
-    start = f"the first {report.burn_in} draws of every chain differ from its second half: drop them"
+    start = (
+        f"the first {report.burn_in} draws of every chain differ from its second half: drop them"
+    )
     return {
         "chains": text,
         "chains that differ": different,

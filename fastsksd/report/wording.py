@@ -89,8 +89,9 @@ def summary(
     """
     check_probability("alpha", alpha)
     if result.draws_needed:
-        caveats = "; ".join(caveat.said(option) for caveat in caveats_of(result, None))
-        return " ".join(filter(None, [_too_short(result), *_chains(result), f"Caveats: {caveats}."]))
+        listed = "; ".join(caveat.said(option) for caveat in caveats_of(result, None))
+        words = [_too_short(result), *_chains(result), f"Caveats: {listed}." if listed else ""]
+        return " ".join(words).strip()
     explanation = None
     if x is not None or score is not None or is_explicable(result):
         explanation = explain(result, x, score, names=names)

@@ -52,8 +52,15 @@ def test_three_axes_labels_and_any_order_of_chains_are_the_same_test():
     assert again.pvalue == first.pvalue and again.lag == first.lag > 1
     assert np.array_equal(mixed[again._samples.rows], again._samples.x)
     assert again.summary() and again.explain().slices
-    (batch,) = fs.gof_batch([(x, -x)], progress=False, rng=0, n_resamples=99)
-    assert batch.lag == first.lag and len(batch.chains.chains) == 3
+
+
+def test_batches_of_chains(tmp_path):
+    x = chains(3, 300, 0.5)
+    options = dict(progress=False, rng=0, n_resamples=99, checkpoint=tmp_path / "batch")
+    for _ in range(2):  # the second time from the file
+        (one,) = fs.gof_batch([(x, -x)], **options)
+        assert one.lag == fs.gof_test(x, -x, **QUICK).lag and len(one.chains.chains) == 3
+        assert one.chains.different == () and "3 chains" in repr(one)
 
 
 def test_chains_of_unequal_length():
@@ -77,7 +84,11 @@ BAD = {
     "too few labels": (X, dict(chains=[0, 1]), "`chains` must have a label for every one of 60"),
     "a matrix of labels": (X, dict(chains=X), "`chains` must be True, or a label for every row"),
     "a number": (X, dict(chains=4), "`chains` must be True, or a label for every row"),
-    "labels of nothing": (X, dict(chains=np.full(60, np.nan)), "`chains` holds labels that are NaN"),
+    "labels of nothing": (
+        X,
+        dict(chains=np.full(60, np.nan)),
+        "`chains` holds labels that are NaN",
+    ),
     "a single draw": (X, dict(chains=[0] * 59 + [1]), "`chains` has a chain of a single draw, 1"),
     "another null": (X, dict(chains=True, null="spectral"), "`chains` are for null='wild'"),
     "three axes and labels": (
@@ -116,8 +127,9 @@ def test_too_short_to_tell():
     assert f"about {result.draws_needed} draws are needed" in result.summary()
     assert all(np.isnan(one.adjusted_pvalue) for one in result.members)
     assert np.all(np.isnan(result.explain().pvalues))
-    batch = fs.gof_batch([(x, -x), (X, -X)], progress=False, rng=0, n_resamples=99)
-    assert not np.isnan(batch.pvalues).any()
+    problems = [dict(x=x, score=-x, chains=True), (X, -X)]
+    batch = fs.gof_batch(problems, progress=False, rng=0, n_resamples=99)
+    assert np.isnan(batch.pvalues).tolist() == [True, False] and "too short" in repr(batch)
     with pytest.raises(ValueError, match="too short to tell"):
         fs.plot.members(result)
 
