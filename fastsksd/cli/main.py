@@ -140,8 +140,8 @@ _HOW: dict[str, dict[str, Any]] = {
     ),
     "--lag": dict(
         type=lag,
-        help="for the samples of a Markov chain in their order: auto, or a number of steps "
-        "(default: independent samples; auto for .nc files)",
+        help="for the samples of a Markov chain in their order: auto, or the number of draws that "
+        "share a random sign (default: independent samples; auto for .nc files and --chains)",
     ),
     "--seed": dict(
         type=seed, default=0, help="random seed; the same seed gives the same answer (default 0)"

@@ -39,7 +39,8 @@ def flattened(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
     """
     shape = tuple(getattr(x, "shape", ()))
     if len(shape) != 3:
-        return x, score, chains
+        unused = isinstance(chains, (bool, np.bool_)) and not chains
+        return x, score, None if unused else chains
     if chains is not None and not isinstance(chains, (bool, np.bool_)):
         raise ArgumentError(
             "chains",
@@ -67,7 +68,7 @@ def flattened(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
 
 def as_chains(chains: Any, n: int) -> Chains | None:
     """The chains of n rows; None where none are given."""
-    if chains is None or (isinstance(chains, (bool, np.bool_)) and not chains):
+    if chains is None:
         return None
     if isinstance(chains, (bool, np.bool_)):
         return one_chain(n)

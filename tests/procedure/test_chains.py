@@ -36,7 +36,8 @@ def test_labels():
     found = as_chains(["b", "a", "b", "a", "a"], 5)
     assert found.labels == ("a", "b") and found.lengths == (3, 2)
     assert found.order.tolist() == [1, 3, 4, 0, 2]
-    assert as_chains(None, 5) is None and as_chains(False, 5) is None
+    assert as_chains(None, 5) is None
+    assert fs.gof_test(X, -X, chains=False, **QUICK).lag == 1
     assert as_chains(True, 5).lengths == one_chain(5).lengths == (5,)
 
 
