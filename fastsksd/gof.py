@@ -6,6 +6,7 @@ default, gives one calibrated verdict for all of them; see `fastsksd.procedure.c
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,9 +26,11 @@ from .baselines import as_baseline
 from .baselines.base import Baseline
 from .effects import FEWEST, check_tolerance
 from .engines import TOLERANCE
+from .procedure.chains import as_chains, flattened
 from .procedure.combine import Verdict, decide
 from .procedure.evaluate import evaluate
 from .procedure.evaluation import Outcome
+from .procedure.lags import neighbour_correlation
 from .procedure.plan import Options, Plan, make_plan
 from .procedure.search import search
 from .procedure.split import Split, make_split
@@ -52,7 +55,8 @@ def gof_test(
     train: str | float | int | ArrayLike | None = None,
     kernel: KernelLike = "rbf",
     null: Null | None = None,
-    lag: float | str = 1,
+    lag: float | str | None = None,
+    chains: bool | ArrayLike | None = None,
     n_resamples: int = 1000,
     engine: EngineName = "auto",
     tol: float = TOLERANCE,
@@ -68,9 +72,10 @@ def gof_test(
 
     Parameters
     ----------
-    x : (n, d) array or data frame
+    x : (n, d) array or data frame, or (chains, draws, d) array
         Samples of the unknown distribution q. Names of columns become names of coordinates. A Dask
-        array is tested where it lies, by `gof_stream`.
+        array is tested where it lies, by `gof_stream`. An array of three axes holds Markov chains,
+        see `chains`.
     score : (n, d) array, callable or model
         Score of the model p, ``grad log p``: its values at `x`, a function x -> (n, d), or an
         object with a `.score` method. The density must be positive on all of R^d, or vanish at the
@@ -118,8 +123,8 @@ def gof_test(
         array
             Samples times this matrix, which was not found on `x`.
     train : "cross", float, int or (n_train, d) array, optional
-        What slices are found on. Samples are drawn at random; of a chain (``lag > 1``) the first
-        stretch is taken. Sets fixed beforehand are tested on all samples.
+        What slices are found on. Samples are drawn at random; of chains the first draws of each
+        are taken. Sets fixed beforehand are tested on all samples.
 
         "cross"
             Each half of the samples is tested along slices found on the other half, on 5000
@@ -146,10 +151,17 @@ def gof_test(
             The limit distribution, a weighted sum of chi-squares, with its tail to any depth, for
             p-values below what resampling can show. Members of a family are combined by
             Bonferroni's inequality, which is conservative where they resemble each other.
-    lag : float or "auto"
-        For null="wild" and samples of a Markov chain in their order: signs flip with probability
-        ``1/lag`` from one sample to the next. Up to 2 means independent signs. "auto" takes 16
-        times the autocorrelation time of the Stein features, see `fastsksd.procedure.lags`.
+    lag : float or "auto", optional
+        For null="wild" and samples of Markov chains in their order: replicates draw one sign for
+        every stretch of so many draws, the last sixth of which is left out. "auto" takes at least 6
+        times the longest autocorrelation time of samples, scores and their squares, see
+        `fastsksd.procedure.lags`. 1, the default without `chains`, means independent samples.
+    chains : True or (n,) array of labels, optional
+        Which chain each row belongs to; those of a chain are in their order, and chains may differ
+        in length. True for one chain. Draws are then tested with lag="auto" unless `lag` is given,
+        and the result's `chains` tells of each of them. With fewer than 16 stretches the chains
+        are too short to tell: the p-value is NaN, and the result's `verdict` says how many draws
+        are needed.
     n_resamples : int
         Replicates of the statistic. The smallest p-value is ``1 / (n_resamples + 1)``, except for
         "spectral", where they are draws to look at.
@@ -227,6 +239,10 @@ def gof_test(
     With fewer than 100 samples the linear kernel and the moments are left out: skewed features
     would reject right models too often.
 
+    Markov chains are cut into stretches that are nearly independent, and a replicate has one sign
+    for each. If sums over stretches are symmetric this is an exact randomisation test, however few
+    stretches there are; see `fastsksd.procedure.stretches`.
+
     With more than 4000 samples the time is linear in their number: replicates meet 1000 to 2000
     groups of samples instead of every one, kernels of the whole vector have random frequencies, and
     the metric "full" is learnt on a sixth of the samples. Median bandwidths are those of 20,000
@@ -254,6 +270,15 @@ def gof_test(
     >>> strongest = np.argmax(result.slice_statistics)
     >>> int(np.argmax(abs(result.slices.r[strongest])))
     0
+
+    Four Markov chains of 500 draws:
+
+    >>> from scipy.signal import lfilter
+    >>> steps = np.random.default_rng(1).standard_normal((4, 500, 2))
+    >>> draws = lfilter([0.6], [1.0, -0.8], steps, axis=1)
+    >>> result = fs.gof_test(draws, np.negative, rng=1)
+    >>> result.verdict, result.chains.different, result.chains.burn_in
+    ('not rejected', (), 0)
     """
     options = Options(
         slices=slices,
@@ -270,6 +295,7 @@ def gof_test(
         kernel=kernel,
         null=null,
         lag=lag,
+        chains=chains,
         n_resamples=n_resamples,
         engine=engine,
         tol=tol,
@@ -284,7 +310,10 @@ def gof_test(
         return gof_test_of_dask(x, score, options)
     start = time.perf_counter()
     baseline = as_baseline(method)
+    x, score, labels = flattened(x, score, chains)
+    options = dataclasses.replace(options, chains=labels)
     names, samples = column_names(x), check_samples(x)
+    of_chains = as_chains(labels, len(samples))
     if baseline is None or baseline.needs_score:
         check_same_columns(names, check_score(score))
     if limits is not None and len(samples) < FEWEST:
@@ -292,7 +321,7 @@ def gof_test(
             "tolerance", f"needs at least {FEWEST} samples; got {len(samples)}; leave it out"
         )
     plan = make_plan(options, baseline, *samples.shape)
-    split = make_split(plan, samples, score)
+    split = make_split(plan, samples, score, of_chains)
     with engines.session(*split.arrays()):
         found = search(plan, split)
         searched = time.perf_counter()
@@ -301,7 +330,10 @@ def gof_test(
     end = time.perf_counter()
     timings = {"slices": searched - start, "statistic": end - searched, "total": end - start}
     active = None if baseline is not None else _active_slices(found)
-    result = _result(plan, split, outcome, verdict, names, timings, active)
+    dependence = 0.0 if plan.in_order else neighbour_correlation(samples)
+    result = _result(plan, split, outcome, verdict, names, timings, active, dependence)
+    if of_chains is not None:
+        result = replace(result, _chain=of_chains.numbers)
     return result if limits is None else replace(result, tolerated=limits.of(result.effects))
 
 
@@ -313,8 +345,12 @@ def _result(
     names: tuple[str, ...] | None,
     timings: dict[str, float],
     active: Slices | None,
+    dependence: float,
 ) -> GofResult:
     strongest, sliced = verdict.strongest, verdict.sliced
+    lag = split.lag
+    if lag is not None and lag.needed:
+        verdict = verdict.withheld()
     sets = [one for one in outcome.members if one.slices is not None] or outcome.members
     used = {name for one in sets for name in one.engine.split(" and ")}
     return GofResult(
@@ -331,6 +367,10 @@ def _result(
         kernel=outcome.kernel or plan.kernel.name,
         method="sksd" if plan.baseline is None else plan.baseline.name,
         lag=outcome.lag,
+        neighbour_correlation=dependence,
+        draws_needed=0 if lag is None else lag.needed,
+        chains=split.chains,
+        effective_draws=float(split.samples.x.shape[0]) if lag is None else lag.effective,
         locations=outcome.locations,
         n_model=outcome.n_model,
         members=verdict.members,

@@ -15,6 +15,7 @@ import numpy as np
 from ._typing import Array, ArrayLike, Rng, Score
 from ._validate import check_probability
 from .procedure.combine import Member
+from .procedure.per_chain import ChainReport
 from .procedure.split import Samples
 from .slices import Slices
 
@@ -37,7 +38,8 @@ class GofResult:
         negative. For a family it is the discrepancy of the strongest member.
     pvalue : float
         ``(1 + #{replicate >= statistic}) / (1 + n_resamples)``, or the tail of the limit
-        distribution; never zero. For a family, replicates of `evidence` are compared with it.
+        distribution; never zero. For a family, replicates of `evidence` are compared with it. NaN
+        for chains that are too short to tell, see `draws_needed`.
     null_distribution : (n_resamples,) array
         Replicates of `statistic` under the hypothesis that the model fits. For a family, of
         `evidence`; there it is empty with null="spectral".
@@ -62,7 +64,22 @@ class GofResult:
     method : str
         "sksd", or the name of a baseline.
     lag : float
-        Lag of the signs, for null="wild".
+        For chains, the number of consecutive draws that share a sign of a replicate; 1 for
+        independent samples.
+    neighbour_correlation : float
+        For samples taken as independent: the largest correlation along a coordinate of
+        neighbouring rows, as they were given, where it is more than chance; otherwise 0.
+    draws_needed : int
+        About the number of draws that a verdict needs, for chains that are too short to tell; 0
+        where there are enough.
+    effective_draws : float
+        For chains, the number of independent draws that are worth as much along the slowest
+        direction; for independent samples, their number.
+    chains : ChainReport or None
+        For chains: `chains`, a record for each (label, draws, effective draws, p-value alone,
+        p-value that it differs from the others), `different`, the labels of those that differ,
+        `start`, the p-values of pieces of the first half, and `burn_in`, the number of draws to
+        drop at the start. See `fastsksd.procedure.per_chain`.
     locations : (J, d) array or None
         Where the features of a method with features are evaluated.
     n_model : int
@@ -118,6 +135,10 @@ class GofResult:
     kernel: str
     method: str
     lag: float = 1.0
+    neighbour_correlation: float = 0.0
+    draws_needed: int = 0
+    effective_draws: float = float("nan")
+    chains: ChainReport | None = None
     locations: Array | None = None
     n_model: int = 0
     members: tuple[Member, ...] = ()
@@ -151,7 +172,8 @@ class GofResult:
         Returns
         -------
         bool
-            True if the p-value is at most `alpha`.
+            True if the p-value is at most `alpha`. False where chains are too short to tell; see
+            `verdict`.
         """
         return bool(self.pvalue <= check_probability("alpha", alpha))
 
@@ -186,6 +208,35 @@ class GofResult:
         from .effects import effects_of
 
         return effects_of(self)
+
+    @property
+    def verdict(self) -> str:
+        """The outcome at level 0.05 in a few words."""
+        return self.verdict_at(0.05)
+
+    def verdict_at(self, alpha: float) -> str:
+        """The outcome in a few words.
+
+        Parameters
+        ----------
+        alpha : float
+            Level of the test.
+
+        Returns
+        -------
+        str
+            "rejected", "not rejected", or "too short to tell" with the number of draws needed.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsksd as fs
+        >>> walk = np.cumsum(np.random.default_rng(0).standard_normal((200, 2)), axis=0)
+        >>> fs.gof_test(walk, np.negative, lag="auto", rng=0).verdict[:17]
+        'too short to tell'
+        """
+        if self.draws_needed:
+            return f"too short to tell: about {self.draws_needed} draws needed"
+        return "rejected" if self.reject(alpha) else "not rejected"
 
     def explain(
         self,

@@ -46,7 +46,7 @@ GOF = {
         ValueError,
         r"`x` must be two-dimensional.*x\[:, None\]",
     ),
-    "x three-dimensional": (dict(x=X[None]), ValueError, "`x` must be two-dimensional"),
+    "x four-dimensional": (dict(x=X[None, None]), ValueError, "`x` must be two-dimensional"),
     "x of strings": (
         dict(x=np.full((5, 2), "a")),
         TypeError,

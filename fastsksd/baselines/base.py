@@ -14,7 +14,7 @@ from ..engines import PairEngine
 from ..kernels import Kernel
 from ..procedure.evaluation import Outcome
 from ..procedure.nulls import NULLS, Weights
-from ..procedure.plan import Plan, check_lag_fits, check_test_size
+from ..procedure.plan import Plan, check_test_size
 from ..procedure.split import Samples, Split
 
 
@@ -123,12 +123,12 @@ class Baseline:
         """
         part = split.parts[-1]
         samples = split.samples.part(part.stretch)
-        lag = 1.0 if plan.lag is None else plan.lag
         check_test_size(part.n)
-        check_lag_fits(lag, part.n)
         weights = None
         if plan.null in ("wild", "bootstrap"):
-            weights = Weights(plan.null, part.n, plan.n_resamples, lag=lag, rng=plan.rng)
+            weights = Weights(
+                plan.null, part.n, plan.n_resamples, stretch=samples.stretch, rng=plan.rng
+            )
         task = Task(
             samples.x,
             cast(Array, samples.scores),
@@ -138,7 +138,7 @@ class Baseline:
             plan.null,
             weights,
             plan.n_resamples,
-            lag,
+            split.lag_length,
             plan.rng,
         )
         return task, self.prepare(task)

@@ -238,7 +238,7 @@ def open_draws(
     *,
     divergences: str = "error",
     drop: bool = False,
-) -> tuple[Source, Source, int]:
+) -> tuple[Source, Source, np.ndarray, int]:
     """Open the draws in ArviZ's netCDF file.
 
     Parameters
@@ -259,6 +259,8 @@ def open_draws(
     -------
     samples, scores : Source
         Draws, and their scores.
+    chain : (n,) array of int
+        The chain of each draw.
     dropped : int
         Number of draws left out.
     """
@@ -284,7 +286,7 @@ def open_draws(
         _array_source(path, array, None)._replace(names=found.names, size=size)
         for array in (found.x, found.score)
     )
-    return samples, scores, found.n_dropped
+    return samples, scores, found.chain, found.n_dropped
 
 
 READERS = {

@@ -71,7 +71,8 @@ examples:
   For a script, and a page to look at:
     fastsksd test draws.npz:x --scores draws.npz:score --json --html report.html
 
-exit code: 0 when the model is not rejected, 1 when it is, 2 for an error.
+exit code: 0 when the model is not rejected, 1 when it is, 2 for an error, 3 when
+chains are too short to tell.
 
 The density of the model must be on all of R^d: transform bounded variables (a
 variance, a probability) first, with the Jacobian in the score. The very first
@@ -88,6 +89,11 @@ _WHAT: dict[str, dict[str, Any]] = {
     "--columns": dict(
         help="columns to test, by name or number from 0: a,b or 0,3:6 (default all); variables of "
         "an .nc file"
+    ),
+    "--chains": dict(
+        metavar="COLUMN",
+        help="column with the chain of each row, for draws of Markov chains in their order, which "
+        "are then tested with --lag auto; it is no coordinate (an .nc file knows its chains)",
     ),
     "--drop-nan": dict(
         action="store_true",
@@ -140,8 +146,8 @@ _HOW: dict[str, dict[str, Any]] = {
     ),
     "--lag": dict(
         type=lag,
-        help="for the samples of a Markov chain in their order: auto, or a number of steps "
-        "(default: independent samples; auto for .nc files)",
+        help="for the samples of a Markov chain in their order: auto, or the number of draws that "
+        "share a random sign (default: independent samples; auto for .nc files and --chains)",
     ),
     "--seed": dict(
         type=seed, default=0, help="random seed; the same seed gives the same answer (default 0)"

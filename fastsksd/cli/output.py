@@ -108,6 +108,9 @@ def as_json(tested: Tested) -> str:
         "pvalue": result.pvalue,
         "alpha": tested.alpha,
         "reject": result.reject(tested.alpha),
+        "verdict": result.verdict_at(tested.alpha).partition(":")[0],
+        "draws_needed": result.draws_needed,
+        "effective_draws": result.effective_draws,
         "method": result.method,
         "null": result.null,
         "kernel": result.kernel,
@@ -124,6 +127,7 @@ def as_json(tested: Tested) -> str:
         if has_effects(result)
         else None,
         "tolerated": None if result.tolerated is None else result.tolerated._asdict(),
+        "chains": _chains(result),
         "members": [member._asdict() for member in result.members],
         "timings": result.timings | {"all": tested.seconds},
         "versions": _versions(),
@@ -236,6 +240,18 @@ def _largest_coordinates(tested: Tested) -> dict[str, float] | None:
     """What belongs to each coordinate, where the strongest member has no slices."""
     parts = tested.result.coordinate_statistics
     return None if parts is None else dict(zip(tested.names, parts.tolist(), strict=True))
+
+
+def _chains(result: GofResult) -> dict[str, Any] | None:
+    report = result.chains
+    if report is None:
+        return None
+    return {
+        "chains": [one._asdict() for one in report.chains],
+        "different": report.different,
+        "start": [one._asdict() for one in report.start],
+        "burn_in": report.burn_in,
+    }
 
 
 def _versions() -> dict[str, str]:

@@ -48,7 +48,8 @@ class CommandError(ValueError):
 def run_test(arguments: Namespace) -> int:
     """Carry out ``fastsksd test``.
 
-    Returns the exit code: 0 when the model is not rejected, 1 when it is, 2 for an error.
+    Returns the exit code: 0 when the model is not rejected, 1 when it is, 2 for an error, 3 when
+    chains are too short to tell.
     """
     shell = Shell(
         {"x": arguments.samples, "chunks": arguments.samples, "score": _target(arguments)}
@@ -61,7 +62,7 @@ def run_test(arguments: Namespace) -> int:
         print(said, flush=True)
         if arguments.html is not None:
             Path(arguments.html).write_text(as_page(tested), encoding="utf-8")
-        return int(tested.result.reject(arguments.alpha))
+        return 3 if tested.result.draws_needed else int(tested.result.reject(arguments.alpha))
     except (Exception, SystemExit) as error:
         if arguments.debug:
             raise
@@ -135,12 +136,22 @@ class Job:
         if self.arguments.divergences is not None:
             raise CommandError("--divergences is for .nc files, which say what draws diverged")
         self._check_target(needed=True)
-        self.sources = [open_file(self.arguments.samples, self.arguments.columns)]
+        path, columns = self.arguments.samples, self.arguments.columns
+        labels = None
+        if self.arguments.chains is not None:
+            labels = open_file(path, self.arguments.chains)
+            if len(labels.columns) > 1:
+                raise CommandError("--chains must name one column, with a label for every row")
+            if columns is None:
+                columns = [k for k in range(labels.width) if k != labels.columns[0]]
+        self.sources = [open_file(path, columns)]
         if self.arguments.scores is not None:
             self.sources.append(self._scores())
             self.against = f"the scores in {self.arguments.scores}"
         else:
             self.score, self.against = self._function()
+        if labels is not None:
+            self.sources.append(labels)
 
     def _open_draws(self) -> None:
         """Draws of a sampler, with the gradients it stored, or against what is given.
@@ -148,11 +159,13 @@ class Job:
         They are resampled as the chain that they are.
         """
         arguments = self.arguments
+        if arguments.chains is not None:
+            raise CommandError("--chains is for files of rows; an .nc file knows its chains")
         self._check_target(needed=False)
         options = dict(divergences=arguments.divergences or "error", drop=arguments.drop_nan)
         values = self._scores_of_draws() if arguments.scores is not None else None
         function = arguments.score is not None or arguments.model is not None
-        *self.sources, self.dropped = open_draws(
+        *self.sources, chain, self.dropped = open_draws(
             arguments.samples, arguments.columns, np.zeros_like if function else values, **options
         )
         if function:
@@ -163,15 +176,16 @@ class Job:
         else:
             self.against = "the gradients that the sampler stored"
         if (
-            not {"lag", "method"} & set(self.options)
+            "method" not in self.options
             and self.options.get("null", "wild") == "wild"
             and not arguments.stream
         ):
-            self.options["lag"] = "auto"
-            self.note(
-                "the draws are taken as those of a Markov chain, --lag auto (--lag 1 for "
-                "independent draws)"
-            )
+            self.options["chains"] = chain
+            if "lag" not in self.options:
+                self.note(
+                    "the draws are taken as those of Markov chains, --lag auto (--lag 1 for "
+                    "independent draws)"
+                )
         elif "lag" not in self.options:
             self.note(
                 "the draws are taken as independent, which makes p-values too small for those of a "
@@ -259,6 +273,10 @@ class Job:
 
     def _unstreamable(self) -> str | None:
         """The first of the options that a stream can't have."""
+        if self.arguments.chains is not None:
+            return f"--chains {self.arguments.chains}"
+        if "chains" in self.options and "lag" not in self.options:
+            return "--lag auto"
         for name, allowed in _STREAMED.items():
             if self.options.get(name, allowed[0]) not in allowed:
                 return f"--{name} {self.options[name]}"
@@ -305,6 +323,8 @@ class Job:
         kept, dropped = finite_rows(self.sources, arrays, drop=self.arguments.drop_nan)
         self.dropped += dropped
         self.n = kept[0].shape[0]
+        if self.arguments.chains is not None:
+            self.options["chains"] = kept[-1][:, 0]
         score = kept[1] if self.score is None else self.score
         if self.n * self.d > SLOW and not {"n_slices", "basis", "method"} & set(self.options):
             self.note(

@@ -29,18 +29,3 @@ def independent_signs(seed, first, count, n):
     weights = np.multiply(negative, -2.0)
     weights += 1.0
     return weights
-
-
-@parallel
-def chained_signs(seed, first, count, n, lag):
-    """Signs of a Markov chain that flips with probability 1 / lag."""
-    weights = np.empty((count, n))
-    for b in numba.prange(count):
-        key = stream_key(seed, np.uint64(first + b))
-        sign = 1.0 if bits_to_unit(stream_bits(key, np.uint64(0))) < 0.5 else -1.0
-        weights[b, 0] = sign
-        for i in range(1, n):
-            if bits_to_unit(stream_bits(key, np.uint64(i))) * lag < 1.0:
-                sign = -sign
-            weights[b, i] = sign
-    return weights

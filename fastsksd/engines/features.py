@@ -66,10 +66,13 @@ class FeatureMap:
     coefficients : (size,) array
         Of the products of features.
     own_size : int
+    by_feature : bool
+        Whether replicates are of each feature by itself.
     """
 
     coefficients: Array
     own_size: int
+    by_feature = False
 
     @property
     def size(self) -> int:

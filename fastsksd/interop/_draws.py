@@ -35,7 +35,7 @@ class Draws:
     """Draws of a sampler with their scores, ready to be tested.
 
     Use ``draws.test()`` for a verdict, ``draws.diagnose()`` for a table of all parameters, or
-    ``fs.gof_test(draws.x, draws.score, lag="auto")``.
+    ``fs.gof_test(draws.x, draws.score, chains=draws.chain)``.
 
     Attributes
     ----------
@@ -56,14 +56,6 @@ class Draws:
     See Also
     --------
     fastsksd.gof_test : The test.
-
-    Notes
-    ----- The signs of the wild bootstrap with a `lag` continue across the border between two
-    chains. This does no harm. Draws of different chains are independent, so that the few pairs
-    across a border whose signs agree have a Stein term of mean zero under the null hypothesis. What
-    ``lag="auto"`` measures at distance k is diluted by the pairs across borders, by the fraction k
-    over the length of a chain. So chains should be much longer than their autocorrelation, as for
-    every use of them.
     """
 
     x: Array
@@ -74,20 +66,20 @@ class Draws:
     n_dropped: int = 0
 
     def test(self, **options: Any) -> GofResult:
-        """Test these draws by `fastsksd.gof_test` with ``lag="auto"``.
+        """Test these draws by `fastsksd.gof_test` with their chains.
 
         Parameters
         ----------
         **options
-            Other options of `fastsksd.gof_test`, or another `lag`.
+            Other options of `fastsksd.gof_test`. ``lag=1`` takes the draws as independent.
 
         Returns
         -------
         GofResult
             Outcome of the test, with the names of the columns.
         """
-        result = gof_test(self.x, self.score, **({"lag": "auto"} | options))
-        return replace(result, names=self.names, _chain=self.chain)
+        options = {"chains": self.chain} | options
+        return replace(gof_test(self.x, self.score, **options), names=self.names)
 
     def diagnose(self, *, level: float = 0.95, **options: Any) -> Diagnosis:
         """Make one table of the run: a row per parameter, beside ESS and R-hat.

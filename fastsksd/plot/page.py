@@ -65,11 +65,12 @@ def report(result: GofResult, *, names: Sequence[str] | None = None, alpha: floa
     for k, draw in enumerate(panels, start=1):
         last = k == len(panels)  # an odd one is as wide as the page
         draw(figure.add_subplot(rows, columns, (k, rows * columns) if last else k))
-    verdict = "rejected" if result.reject(alpha) else "not rejected"
     title = (
-        f"The model is {verdict} at level {alpha:g} "
+        f"The model is {result.verdict_at(alpha)} at level {alpha:g} "
         f"(p-value {result.pvalue:.3g}, {result.n_test} samples)"
     )
+    if result.draws_needed:
+        title = f"The chains are {result.verdict_at(alpha)}"
     figure.suptitle(textwrap.fill(title, 90 if len(panels) > 1 else 45))
     return figure
 

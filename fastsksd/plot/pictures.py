@@ -140,7 +140,8 @@ def null(result: GofResult, *, ax: Axes | None = None, alpha: float = 0.05) -> A
         else "evidence: -log10 of the members' combined p-value"
     )
     ax.set_ylabel("replicates")
-    ax.set_title(f"Null distribution: p-value {result.pvalue:.3g}", fontsize="medium")
+    said = "too short to tell" if result.draws_needed else f"p-value {result.pvalue:.3g}"
+    ax.set_title(f"Null distribution: {said}", fontsize="medium")
     legend_on_top(ax)
     return ax
 
@@ -179,6 +180,8 @@ def members(result: GofResult, *, ax: Axes | None = None, alpha: float = 0.05) -
     ax = axes_or_new(ax)
     shown = result.members[:_BARS]
     labels = [_member_label(member) for member in shown]
+    if result.draws_needed:
+        raise ArgumentError("result", "has no p-values: its chains are too short to tell")
     values = [-np.log10(member.adjusted_pvalue) for member in shown]
     draw_bars(ax, values, labels, [member.adjusted_pvalue <= alpha for member in shown])
     ax.axvline(

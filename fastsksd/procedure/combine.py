@@ -85,6 +85,12 @@ class Verdict(NamedTuple):
     evidence: float | None = None
     members: tuple[Member, ...] = ()
 
+    def withheld(self) -> Verdict:
+        """The same without p-values, for chains that are too short."""
+        nan = float("nan")
+        members = [one._replace(pvalue=nan, adjusted_pvalue=nan) for one in self.members]
+        return self._replace(pvalue=nan, members=tuple(members))
+
 
 def decide(plan: Plan, outcome: Outcome) -> Verdict:
     """The verdict of one member, or of a family by its calibrated combination."""

@@ -22,9 +22,8 @@ from ..slices import Slices
 from .evaluation import Evaluation, Outcome, sliced_evaluation
 from .family import Pool
 from .grouped import grouped_members
-from .lags import choose_lag
 from .nulls import Weights, resampling_scale
-from .plan import Plan, check_lag_fits, check_test_size
+from .plan import Plan, check_test_size
 from .split import Part, Split
 from .unsliced import unsliced_members
 
@@ -38,23 +37,22 @@ def evaluate(plan: Plan, split: Any) -> Outcome:
         return plan.baseline.evaluate(plan, split)
     smallest = min(part.n for part in split.parts)
     check_test_size(smallest)
-    samples, lag = split.samples, plan.lag
-    grouped = plan.is_grouped(samples.x.shape[0])
-    if lag is None:
-        first = split.parts[0]
-        inside = first.tested.within(first.metric) if grouped else first.tested
-        lag = choose_lag(inside.x, inside.scores, first.pools[0].slices, plan.kernel, smallest)
-    check_lag_fits(lag, smallest)
-    if grouped:
+    samples, lag = split.samples, split.lag_length
+    if plan.is_grouped(samples.x.shape[0]):
         try:
-            return Outcome(grouped_members(plan, split, lag), lag)
+            return Outcome(grouped_members(plan, split), lag)
         except SeriesTooLong:
             split = _in_their_metrics(split)
     weights = None
     if plan.null != "spectral":
         edges = sorted({part.stretch.start for part in split.parts} - {0})
         weights = Weights(
-            plan.null, samples.x.shape[0], plan.n_resamples, lag=lag, edges=edges, rng=plan.rng
+            plan.null,
+            samples.x.shape[0],
+            plan.n_resamples,
+            stretch=samples.stretch,
+            edges=edges,
+            rng=plan.rng,
         )
     members = [one for part in split.parts for one in _evaluate_part(plan, split, part, weights)]
     if plan.standard:

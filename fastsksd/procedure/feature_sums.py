@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -95,6 +95,26 @@ class Groups(NamedTuple):
         return Groups(self.breaks, 2 * self.size)
 
 
+class Stretches(NamedTuple):
+    """The stretches of chains as groups, from ``edges[k]`` to ``edges[k + 1]``, of any length.
+
+    Pairs within a stretch have a mean of their own, so they are the same in all replicates.
+    """
+
+    edges: np.ndarray
+
+    def cut(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        """As `Groups.cut`."""
+        low = int(np.searchsorted(self.edges, first, side="right")) - 1
+        high = int(np.searchsorted(self.edges, last, side="left"))
+        starts = np.maximum(self.edges[low:high], first) - first
+        return np.arange(low, high), np.append(starts, last - first)
+
+    def first_rows(self, numbers: np.ndarray) -> np.ndarray:
+        """As `Groups.first_rows`."""
+        return self.edges[numbers]
+
+
 def group_size(n: int, most: int) -> int:
     """The smallest power of 2 that is the size of at most `most` groups of n rows."""
     size = 1
@@ -104,18 +124,11 @@ def group_size(n: int, most: int) -> int:
 
 
 def group_weights(
-    groups: Groups,
-    numbers: np.ndarray,
-    null: str,
-    n_resamples: int,
-    rng: np.random.Generator,
-    lag: float = 1.0,
+    numbers: np.ndarray, null: str, n_resamples: int, rng: np.random.Generator
 ) -> Array:
     """Resampling weights of groups, (n_resamples, groups)."""
-    starts = np.flatnonzero(np.diff(numbers // _STRETCH)) + 1
-    lag = max(1.0, lag / groups.size)
-    edges = starts.tolist()
-    return Weights(null, numbers.size, n_resamples, lag=lag, edges=edges, rng=rng).matrix()
+    edges = (np.flatnonzero(np.diff(numbers // _STRETCH)) + 1).tolist()
+    return Weights(null, numbers.size, n_resamples, edges=edges, rng=rng).matrix()
 
 
 class FeatureSums:
@@ -125,10 +138,11 @@ class FeatureSums:
     ----------
     components : sequence of Component
         Where they start and stop there must be breaks of the groups.
-    groups : Groups
+    groups : Groups or Stretches
+        Stretches can't be doubled.
     """
 
-    def __init__(self, components: Sequence[Component], groups: Groups) -> None:
+    def __init__(self, components: Sequence[Component], groups: Groups | Stretches) -> None:
         self.components = tuple(components)
         self.groups = groups
         self._clear()
@@ -143,6 +157,11 @@ class FeatureSums:
     def size(self) -> int:
         """Number of features."""
         return sum(one.features.size for one in self.components)
+
+    @property
+    def group_size(self) -> int:
+        """Rows of a group, for groups of one size."""
+        return cast(Groups, self.groups).size
 
     def empty(self) -> FeatureSums:
         """Sums of the same components over the same groups, of no samples."""
@@ -207,7 +226,7 @@ class FeatureSums:
         if first.size:
             self._sums = [np.add.reduceat(sums[order], first, axis=0) for sums in self._sums]
         self._place = {number: k for k, number in enumerate(coarse[first].tolist())}
-        self.groups = self.groups.doubled()
+        self.groups = cast(Groups, self.groups).doubled()
 
     def _sorted(self) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of the groups in order, and their places."""
@@ -228,9 +247,16 @@ class FeatureSums:
             start = int(np.searchsorted(rows, one.start))
             sums, own, n = self._sums[k][order[start:stop]], self.own[k], self.n[k]
             total = sums.sum(axis=0)
-            statistics = one.features.pair_sums(total, own, n) / (n * (n - 1.0))
             mine = np.ascontiguousarray(weights[:, start:stop])
-            replicates = one.features.replicates(sums, own, n, mine)
+            if isinstance(self.groups, Stretches) and one.features.by_feature:
+                # Pairs within stretches are left out, and units are those of sums over them.
+                own, n = np.einsum("gf,gf->f", sums, sums), len(sums)
+            statistics = one.features.pair_sums(total, own, n) / (n * (n - 1.0))
             scale = resampling_scale(null, n)
-            results.append(Met(check_statistic(statistics), scale * replicates, one, total, own, n))
+            if isinstance(self.groups, Stretches) and not one.features.by_feature:
+                mine = np.vstack([mine, np.ones(mine.shape[1])])
+            replicates = scale * one.features.replicates(sums, own, n, mine)
+            if len(mine) > len(weights):  # what pairs within stretches add to the statistic
+                replicates = replicates[:-1] + (statistics.sum() - replicates[-1])
+            results.append(Met(check_statistic(statistics), replicates, one, total, own, n))
         return results

@@ -1,11 +1,12 @@
 """The standard family of many samples, in time linear in their number.
 
 With many samples, replicates need not meet every one of them. The samples are put into groups, at
-random or, for a chain, in stretches. A replicate has one weight for each group, and is the sum of
-``w_g w_g' mu_ij`` over pairs of samples of distinct groups. Sums of features over groups have the
-covariance of the features, whatever n, so the replicates have the distribution of the statistic
-under the null hypothesis, up to the error that comes with 1000 to `GROUPS` groups. The statistic
-itself is over all pairs.
+random or, for chains, those of their stretches. A replicate has one weight for each group, and is
+the sum of ``w_g w_g' mu_ij`` over pairs of samples of distinct groups. Sums of features over groups
+have the covariance of the features, whatever n, so the replicates have the distribution of the
+statistic under the null hypothesis, up to the error that comes with 1000 to `GROUPS` groups. The
+statistic itself is over all pairs. For chains the pairs within stretches, which have a mean of
+their own, are part of the replicates too.
 
 Every member is made of features then: slices of their Fourier series, moments as they are, kernels
 of the whole vector of random frequencies, see `engines.random_waves`. The metric "full" is learnt
@@ -37,11 +38,12 @@ from ..engines.random_waves import LinearFeatures, WaveFeatures, frequencies
 from ..kernels import FlatProjection, Kernel
 from .evaluation import Evaluation, sliced_evaluation
 from .family import Pool
-from .feature_sums import Component, FeatureSums, Groups, Met, group_size, group_weights
+from .feature_sums import Component, FeatureSums, Groups, Met, Stretches, group_size, group_weights
 from .metric import Metric, full
 from .moments import DEGREES, MomentFeatures, location_and_unit
 from .plan import Plan
 from .split import Part, Samples, Split, fixed_part
+from .stretches import starts_of
 from .unsliced import (
     LARGEST_DEGREES,
     WIDTHS,
@@ -111,6 +113,9 @@ class AllSamples:
         self.samples = samples
         self.n = len(samples.x)
         self.rest = self.n // _LEARNT_ON
+        if samples.stretch is not None:
+            inner = starts_of(samples.stretch)[1:]
+            self.rest = int(inner[np.argmin(np.abs(inner - self.rest))])
 
     @property
     def learning(self) -> Samples:
@@ -123,8 +128,7 @@ class AllSamples:
         n = len(part.x)
         if n <= _ENOUGH:
             return part
-        rows = np.linspace(0, n - 1, _ENOUGH).astype(int)
-        return Samples(part.x[rows], cast(Array, part.scores)[rows], part.rows[rows])
+        return part.chosen(np.linspace(0, n - 1, _ENOUGH).astype(int))
 
     def bandwidths(self, kernel: Kernel, metric: Metric | None, g: Array, stretch: slice) -> Array:
         """Bandwidths along slices in a metric.
@@ -274,7 +278,7 @@ class MomentMembers(NamedTuple):
 Members = SlicedMembers | WholeVectorMembers | MomentMembers
 
 
-def grouped_members(plan: Plan, split: Split, lag: float) -> list[Evaluation]:
+def grouped_members(plan: Plan, split: Split) -> list[Evaluation]:
     """All members of the standard family, of samples in memory.
 
     Raises
@@ -285,10 +289,14 @@ def grouped_members(plan: Plan, split: Split, lag: float) -> list[Evaluation]:
     samples = split.samples
     n = len(samples.x)
     family = _fixed_in_memory(plan, split)
-    breaks = {0, *(one.start for one in family.components)}
-    groups = Groups(tuple(sorted(breaks)), group_size(n, GROUPS))
+    groups: Groups | Stretches
+    if samples.stretch is None:
+        breaks = {0, *(one.start for one in family.components)}
+        groups = Groups(tuple(sorted(breaks)), group_size(n, GROUPS))
+    else:
+        groups = Stretches(np.append(starts_of(samples.stretch), n))
     numbers, _ = groups.cut(0, n)
-    weights = group_weights(groups, numbers, plan.null, plan.n_resamples, plan.rng, lag)
+    weights = group_weights(numbers, plan.null, plan.n_resamples, plan.rng)
     met: list[Met] = []
     for some in _batches(family.components, numbers.size):
         sums = FeatureSums(some, groups)

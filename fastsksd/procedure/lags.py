@@ -1,16 +1,20 @@
-"""How long a Markov chain remembers, for the wild bootstrap (Section "Goodness-of-fit test").
+"""How long chains remember, and how long the stretches are whose signs a replicate draws.
 
-The Stein features of the samples must be independent, or the signs must be as dependent as they
-are. The autocovariance of the features at distance k is the mean of ``mu_{t, t+k}`` over t, less
-its value for samples that are far apart, which is the statistic itself. The integrated
-autocorrelation time ``tau = 1 + 2 sum_k rho_k`` is computed with Sokal's window [1]_: the sum ends
-at the first k that is at least five times the tau so far.
+Draws of a chain depend on their neighbours, so that signs drawn for each of them would make the
+null distribution too narrow. Replicates draw one sign for every stretch of consecutive draws, see
+`fastsksd.procedure.stretches`, and a stretch must be several times as long as the memory.
 
-Signs that flip with probability ``1 / lag`` have the autocorrelation ``exp(-2 k / lag)``. It must
-not decay faster than that of the slowest feature, so the lag is `FACTOR` times tau. This was
-measured on AR(1) chains that follow the model (coefficients 0.3, 0.6 and 0.9; 200 tests each at
-level 0.05). A factor of 8 rejects 0.10 of chains of 1000 samples and 0.07 of chains of 4000, a
-factor of 16 rejects 0.08 and 0.05, and larger factors do not reject less.
+**Memory.** The integrated autocorrelation time ``tau = 1 + 2 sum_k rho_k``, with Sokal's window
+[1]_: the sum ends at the first k that is at least five times the tau so far. It is measured for
+the samples, the scores, squares of the samples and products of both along every coordinate, and
+along the slowest direction of samples and of scores, which is found on either half of the draws
+and measured on the other. Every chain is centred by itself, products do not reach across the border
+of two chains, and sums are over all chains. The largest tau of all counts. For draws that
+alternate, as those of a good sampler may, ``1 + 2 sum_k (-1)^k rho_k`` is the larger one.
+
+**Length.** Between `SHORTEST` and `LONGEST` times tau. The longer ones lose fewer draws to the
+gaps between stretches; they are taken where there are many draws. At least `FEWEST` stretches are
+needed. Of chains with fewer the test says that they are too short to tell.
 
 References
 ----------
@@ -20,83 +24,297 @@ References
 
 from __future__ import annotations
 
-import numba
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
 import numpy as np
 
 from .._typing import Array
-from ..compute.jit import compiled, parallel, prefer_wide_vectors
-from ..compute.pointwise import stein_term
-from ..compute.projections import project
-from ..engines import choose_engine
-from ..engines.pairs import statistic as pair_statistic
-from ..kernels import Kernel
-from ..slices import Slices
+from .metric import location_and_deviation, moderate
 
-FACTOR = 16.0
-_BLOCK = 64  # distances per call of the compiled sum
+SHORTEST, LONGEST = 6.0, 20.0  # times tau
+FEWEST = 16  # stretches
+_AT_LEAST = 4.0  # times the tau that is certain, where chains are short
+_WANTED = 100  # stretches beyond which they are made longer
+_MOST = 1998  # stretches, as replicates of many samples meet so many groups
+_WINDOW = 5.0
+_NUMBERS = 2**24  # of series that the memory is measured on
+_BLOCK = 2**21  # numbers that are transformed at a time
+_DIRECTIONS = 100  # coordinates that the slowest direction is looked for in
 
 
-def autocorrelation_time(x: Array, scores: Array, slices: Slices, kernel: Kernel) -> float:
-    """Integrated autocorrelation time of the Stein features of a chain.
+class Memory(NamedTuple):
+    """How long chains remember.
+
+    Attributes
+    ----------
+    slowest : float
+        The largest autocorrelation time.
+    sure : float
+        What it is at least, allowing for the noise of the largest of many estimates.
+    independent : bool
+        Whether nothing differs from independent draws.
+    """
+
+    slowest: float
+    sure: float
+    independent: bool
+
+
+class Lag(NamedTuple):
+    """How chains are cut.
+
+    Attributes
+    ----------
+    length : float
+        Of the stretches, with the gap after each.
+    gap : int
+        Draws between two stretches of a chain that are left out.
+    needed : int
+        Number of draws that a verdict needs; 0 where there are enough.
+    effective : float
+        Number of independent draws that are worth as much along the slowest direction.
+    """
+
+    length: float
+    gap: int
+    needed: int
+    effective: float
+
+
+def choose_lag(x: Array, scores: Array | None, lengths: Sequence[int]) -> Lag:
+    """Stretches for chains of these lengths, (n, d) draws chain by chain."""
+    n = sum(lengths)
+    memory = measure(x, scores, lengths)
+    if memory.independent:
+        return _many(Lag(1.0, 0, 0 if n >= FEWEST else FEWEST, float(n)), n)
+    tau = memory.slowest
+    length = tau * float(np.clip(n / (_WANTED * tau), SHORTEST, LONGEST))
+    gap = round(tau)
+    needed = 0
+    if stretches_of(lengths, length) < FEWEST:
+        length = max(1.0, n / FEWEST)
+        while stretches_of(lengths, length) < FEWEST and length > 1.0:
+            length = max(1.0, 0.95 * length)
+        gap = round(min(tau, length / SHORTEST))
+        # A chain in one piece is independent of the others, however short.
+        if len(lengths) < FEWEST and length < _AT_LEAST * memory.sure:
+            needed = _rounded_up(FEWEST * SHORTEST * tau)
+    return _many(Lag(length, gap, needed, n / max(tau, 1.0)), n)
+
+
+def given_lag(lag: float, lengths: Sequence[int]) -> Lag:
+    """Stretches of a given length."""
+    n = sum(lengths)
+    needed = 0
+    if stretches_of(lengths, lag) < FEWEST:
+        needed = _rounded_up(FEWEST * lag)
+    return _many(Lag(lag, round(lag / SHORTEST), needed, n * SHORTEST / max(lag, SHORTEST)), n)
+
+
+def stretches_of(lengths: Sequence[int], length: float) -> int:
+    """Number of stretches of about this length."""
+    return sum(max(1, int(one / length + 1e-9)) for one in lengths)
+
+
+def _many(lag: Lag, n: int) -> Lag:
+    """Longer stretches, where there would be more than replicates can meet."""
+    if lag.length == 1.0 or n / lag.length <= _MOST:
+        return lag
+    return lag._replace(length=n / _MOST)
+
+
+def _rounded_up(count: float) -> int:
+    """To two digits."""
+    digit = 10 ** max(0, int(np.floor(np.log10(count))) - 1)
+    return int(np.ceil(count / digit) * digit)
+
+
+def measure(x: Array, scores: Array | None, lengths: Sequence[int]) -> Memory:
+    """The memory of chains.
 
     Parameters
     ----------
     x, scores : (n, d) arrays
-        Samples in the order of the chain, and the model's scores there.
-    slices : Slices
-    kernel : Kernel
+        Draws chain by chain, each in its order, and the scores of the model there; None for
+        methods that have none.
+    lengths : sequence of int
+        Of the chains.
 
     Returns
     -------
-    float
-        At least 1, the value for independent samples.
+    Memory
     """
+    x, scores, lengths = _shortened(x, scores, lengths)
     n = x.shape[0]
-    y, s, a, h = project(x, scores, slices, kernel)
-    pairs = choose_engine("cpu")(kernel.code, y, s, a, h)
-    mean_term = float(pair_statistic(pairs, pairs.sums(), "u").sum())
-    variance = float(pairs.diagonal().sum()) / n - mean_term
-    if variance <= 0:
-        return 1.0
-    y, a = np.ascontiguousarray(y / h[:, None]), a / h
-    tau, limit = 1.0, n // 3
-    for first in range(1, limit, _BLOCK):
-        for k, sums in enumerate(
-            _products(kernel.code, y, s, a, first, min(first + _BLOCK, limit)), start=first
-        ):
-            tau += 2.0 * (float(sums.sum()) / (n - k) - mean_term) / variance
-            if k >= 5.0 * tau:
-                return max(tau, 1.0)
-    return max(tau, 1.0)
+    series = _series(x, scores)
+    kinds = [kind for one in series if len(one) for kind in autocorrelation_times(one, lengths)]
+    if not kinds:
+        return Memory(1.0, 1.0, True)
+    means = [max(1.0, float(kind.tau.mean())) for kind in kinds]
+    width = int(np.ceil(max(kind.tau.max() for kind in kinds)))
+    for one in series[:2]:
+        found = _slowest(one, lengths, width)
+        means += [max(means)] * len(found)  # a direction alone is compared with all coordinates
+        kinds += found
+    count = sum(kind.tau.size for kind in kinds)
+    factor = np.sqrt(2.0 * np.log(max(2.0, count)))  # of the largest of so many deviations
+    # Of independent draws every window is 5.
+    usual = np.sqrt(2.0 * (2.0 * _WINDOW + 1.0) / n)
+    slowest = sure = 1.0
+    independent = True
+    for (tau, window), mean in zip(kinds, means, strict=True):
+        noise = np.sqrt(2.0 * (2.0 * window + 1.0) / n)
+        sure = max(sure, mean, float(np.max(tau * (1.0 - factor * noise))))
+        # The largest of many estimates of the same time is too large.
+        chance = mean * np.exp(factor * np.sqrt(2.0 * (2.0 * _WINDOW * mean + 1.0) / n))
+        largest = float(tau.max())
+        slowest = max(slowest, largest if largest > chance else np.sqrt(mean * max(largest, 1.0)))
+        independent &= largest <= 1.0 + 1.2 * factor * usual
+        independent &= mean <= 1.0 + 2.5 * usual / tau.size**0.25
+    return Memory(float(slowest), sure, bool(independent))
 
 
-def choose_lag(x: Array, scores: Array, slices: Slices, kernel: Kernel, n_test: int) -> float:
-    """The lag of the wild bootstrap for a chain, at most an eighth of its `n_test` test samples.
+class Times(NamedTuple):
+    """Autocorrelation times of several series, and the windows they are sums over."""
 
-    The other parameters are those of `autocorrelation_time`.
+    tau: Array
+    window: Array
+
+
+def autocorrelation_times(series: Array, lengths: Sequence[int]) -> list[Times]:
+    """Integrated autocorrelation times of series (k, n) over chains.
+
+    Two for each of them: sums of autocorrelations, and alternating sums.
     """
-    tau = autocorrelation_time(x, scores, slices, kernel)
-    # Within the noise of independent samples, for which any lag is right.
-    independent = tau < 1.0 + 2.0 / np.sqrt(x.shape[0])
-    return 1.0 if independent else float(max(1.0, min(FACTOR * tau, n_test / 8.0)))
+    last = max(1, max(lengths) // 2)
+    block = max(1, _BLOCK // max(lengths))
+    found = [
+        _times(_autocorrelations(series[first : first + block], lengths, last), lengths)
+        for first in range(0, len(series), block)
+    ]
+    return [
+        Times(
+            np.concatenate([one.tau for one in some]), np.concatenate([one.window for one in some])
+        )
+        for some in zip(*found, strict=True)
+    ]
 
 
-@parallel
-def _products(code: int, y: Array, s: Array, a: Array, first: int, last: int) -> Array:
-    """``sum_t mu_{t, t+k}`` for k from first to last, (last - first, m)."""
-    m, n = y.shape
-    sums = np.empty((last - first, m))
-    for row in numba.prange(last - first):
-        k = first + row
-        for q in range(m):
-            sums[row, q] = _shifted(code, y[q, : n - k], s[q, : n - k], a[q], y[q, k:], s[q, k:])
-    return sums
+def neighbour_correlation(x: Array) -> float:
+    """The largest correlation of neighbouring rows along a column, 0 where it may be chance."""
+    n, d = x.shape
+    if n < 20:
+        return 0.0
+    z = moderate(x)
+    z = z - z.mean(axis=0)
+    squares = np.einsum("nd,nd->d", z, z)
+    products = np.einsum("nd,nd->d", z[1:], z[:-1])
+    rho = products[squares > 0] / squares[squares > 0]
+    largest = float(rho.max(initial=0.0))
+    chance = (2.0 + np.sqrt(2.0 * np.log(d + 1.0))) / np.sqrt(n)
+    return largest if largest > max(0.1, chance) else 0.0
 
 
-@compiled
-def _shifted(code: int, y: Array, s: Array, a: float, later_y: Array, later_s: Array) -> float:
-    prefer_wide_vectors()
-    total = 0.0
-    for t in range(y.size):
-        total += stein_term(code, y[t] - later_y[t], a, s[t], later_s[t])
-    return total
+def _shortened(
+    x: Array, scores: Array | None, lengths: Sequence[int]
+) -> tuple[Array, Array | None, list[int]]:
+    """The first draws of every chain, so that there are not too many numbers in all."""
+    most = max(1000, _NUMBERS // (4 * x.shape[1] * len(lengths)))
+    if max(lengths) <= most:
+        return x, scores, list(lengths)
+    starts = np.cumsum([0, *lengths[:-1]])
+    kept = [min(one, most) for one in lengths]
+    rows = np.concatenate([s + np.arange(k) for s, k in zip(starts, kept, strict=True)])
+    return x[rows], None if scores is None else scores[rows], kept
+
+
+def _series(x: Array, scores: Array | None) -> list[Array]:
+    """Samples, scores, squares of samples and products of both, (k, n) each; none is constant."""
+    z = _standardised(x)
+    if scores is None:
+        return [z, z * z]
+    t = _standardised(scores)
+    both = _standardised(moderate(x) * moderate(scores))
+    return [z, t, z * z, both]
+
+
+def _standardised(x: Array) -> Array:
+    x = moderate(x)
+    centre, deviation = location_and_deviation(x)
+    varied = deviation > 1e-14 * np.abs(centre)
+    return np.ascontiguousarray(((x[:, varied] - centre[varied]) / deviation[varied]).T)
+
+
+def _autocorrelations(series: Array, lengths: Sequence[int], last: int) -> Array:
+    """At distances 0 to last, (k, last + 1)."""
+    from scipy.fft import irfft, next_fast_len, rfft
+
+    sums, counts = np.zeros((len(series), last + 1)), np.zeros(last + 1)
+    for start, stop in pairwise(np.cumsum([0, *lengths]).tolist()):
+        one = series[:, start:stop]
+        one = one - one.mean(axis=1, keepdims=True)
+        m = stop - start
+        size = next_fast_len(2 * m, real=True)
+        spectrum = rfft(one, size, axis=1)
+        reach = min(last + 1, m)
+        sums[:, :reach] += irfft(np.abs(spectrum) ** 2, size, axis=1)[:, :reach]
+        counts[:reach] += m - np.arange(reach)
+    sums /= np.maximum(counts, 1.0)
+    variance = np.where(sums[:, :1] > 0, sums[:, :1], 1.0)
+    return np.where(counts > 0, sums / variance, 0.0)
+
+
+def _times(rho: Array, lengths: Sequence[int]) -> list[Times]:
+    distance = np.arange(1, rho.shape[1])
+    found = []
+    for sign in (np.ones(distance.size), (-1.0) ** distance):
+        tau = 1.0 + 2.0 * np.cumsum(rho[:, 1:] * sign, axis=1)
+        enough = distance >= _WINDOW * tau
+        enough[:, -1] = True
+        place = np.argmax(enough, axis=1)
+        window = distance[place]
+        # A chain is centred by its own mean, which takes tau / m off every autocorrelation.
+        left = np.maximum(1.0 - (2.0 * window + 1.0) / np.mean(lengths), 0.2)
+        found.append(Times(tau[np.arange(len(rho)), place] / left, window.astype(float)))
+    return found
+
+
+def _slowest(z: Array, lengths: Sequence[int], width: int) -> list[Times]:
+    """Autocorrelation times along directions that remember longest.
+
+    A direction is found on one half of every chain and measured on the other.
+    """
+    from scipy.linalg import eigh
+
+    if len(z) < 2 or min(lengths) < 20:
+        return []
+    if len(z) > _DIRECTIONS:
+        near = np.einsum("kn,kn->k", z[:, 1:], z[:, :-1])
+        z = z[np.sort(np.argsort(-near, kind="stable")[:_DIRECTIONS])]
+    heads, tails = [], []
+    for start, stop in pairwise(np.cumsum([0, *lengths]).tolist()):
+        middle = (start + stop) // 2
+        heads.append((start, middle))
+        tails.append((middle, stop))
+    found = []
+    for learnt, measured in ((heads, tails), (tails, heads)):
+        products, covariance, count = np.zeros((len(z), len(z))), np.zeros((len(z), len(z))), 0
+        for start, stop in learnt:
+            one = z[:, start:stop] - z[:, start:stop].mean(axis=1, keepdims=True)
+            reach = min(width, max(1, (stop - start) // 4))
+            sums = np.cumsum(np.pad(one, ((0, 0), (1, 0))), axis=1)
+            later = sums[:, reach + 1 :] - sums[:, 1:-reach]  # of the next `reach` draws
+            products += one[:, : later.shape[1]] @ later.T
+            covariance += one @ one.T
+            count += stop - start
+        ridge = 0.01 + 2.0 * len(z) / count
+        covariance += ridge * np.diag(np.maximum(np.diag(covariance), 1e-300))
+        last = len(z) - 1
+        vector = eigh(products + products.T, covariance, subset_by_index=[last, last])[1][:, 0]
+        some = np.concatenate([z[:, start:stop] for start, stop in measured], axis=1)
+        found.append((vector @ some, [stop - start for start, stop in measured]))
+    halves = [autocorrelation_times(one[None], some)[0] for one, some in found]
+    # The mean of both halves has the noise of the whole.
+    return [Times(*np.mean(halves, axis=0))]

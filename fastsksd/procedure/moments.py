@@ -47,6 +47,14 @@ class Moments(NamedTuple):
         """Number of samples."""
         return self.features.shape[2]
 
+    def of_stretches(self, starts: np.ndarray) -> Moments:
+        """Sums over stretches of a chain in place of its draws, in units of their own.
+
+        A coordinate along which the chain is slow has larger sums, and must not dominate.
+        """
+        sums = np.add.reduceat(self.features, starts, axis=2)
+        return Moments(self.degrees, sums / _root_mean_square(sums))
+
     def cubes(self) -> Array:
         """Third powers of the features."""
         return self.features * self.features * self.features
@@ -90,6 +98,8 @@ class MomentFeatures(FeatureMap):
 
     The sums of squares, which stand for the terms i = i, give the root mean squares.
     """
+
+    by_feature = True
 
     def __init__(self, centre: Array, unit: Array, degrees: tuple[int, ...]) -> None:
         self.centre, self.unit, self.degrees = centre, unit, degrees

@@ -8,8 +8,8 @@ the weights depend on the seed alone, not on the number of threads.
     ``w_i = counts_i - 1`` with counts ~ Multinomial(n, 1/n), scale ``1 / n^2``. (The paper prints
     raw counts; they must be divided by n and centred.)
 "wild"
-    Signs, scale ``1 / (n (n - 1))``. They are independent, or a Markov chain that flips with
-    probability 1/lag, so that the signs of neighbours agree as correlated samples do.
+    Signs, scale ``1 / (n (n - 1))``. They are independent, or the same for all draws of a stretch
+    of a chain, see `fastsksd.procedure.stretches`.
 "spectral"
     No resampling: ``(n - 1) U`` tends to ``sum_j c_j (Z_j^2 - 1)`` (Theorem 6), where c_j are the
     eigenvalues of the centred Stein matrix over n. The tail of this limit distribution is an
@@ -29,6 +29,7 @@ References
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -36,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import Array
-from ..compute.sampling import chained_signs, fill_multinomial, independent_signs
+from ..compute.sampling import fill_multinomial, independent_signs
 from ..compute.streams import draw_seed
 
 NULLS: tuple[str, ...] = ("wild", "bootstrap", "spectral")
@@ -53,8 +54,8 @@ class Weights:
         Number of samples.
     n_resamples : int
         Number of rows.
-    lag : float
-        For "wild", see the module; up to 2 the signs are independent.
+    stretch : (n,) array of int, optional
+        For "wild": the stretch of each sample, from 0 on; samples of a stretch share a sign.
     edges : sequence of int
         Where the second and later parts of the samples begin.
     rng : numpy.random.Generator
@@ -66,14 +67,14 @@ class Weights:
         n: int,
         n_resamples: int,
         *,
-        lag: float = 1,
+        stretch: np.ndarray | None = None,
         edges: Sequence[int] = (),
         rng: np.random.Generator,
     ) -> None:
         self.null = null
         self.n = n
         self.n_resamples = n_resamples
-        self.lag = lag
+        self.stretch = stretch
         self.edges = edges
         self.seed = draw_seed(rng)
         self._whole: dict[Callable[..., Any], Any] = {}
@@ -84,7 +85,7 @@ class Weights:
         They are drawn anew every time, unless one batch holds all rows. A function
         ``draw(weights, first, count)`` makes the rows where an engine wants them.
         """
-        draw = Weights._rows if draw is None else draw
+        draw = Weights.rows if draw is None else draw
         size = max(1, _BATCH // self.n)
         if size >= self.n_resamples:
             if draw not in self._whole:
@@ -96,13 +97,22 @@ class Weights:
 
     def matrix(self) -> Array:
         """All rows, (n_resamples, n)."""
-        return self._rows(0, self.n_resamples)
+        return self.rows(0, self.n_resamples)
 
-    def _rows(self, first: int, count: int) -> Array:
+    def by_stretch(self) -> Weights:
+        """The same signs, one for each stretch in place of one for each sample."""
+        if self.stretch is None:
+            return self
+        other = copy.copy(self)
+        other.n, other.stretch, other._whole = int(self.stretch[-1]) + 1, None, {}
+        return other
+
+    def rows(self, first: int, count: int) -> Array:
+        """Some of the rows, (count, n)."""
+        if self.stretch is not None:
+            return self.by_stretch().rows(first, count)[:, self.stretch]
         if self.null == "wild":
-            if self.lag <= 2:
-                return independent_signs(self.seed, first, count, self.n)
-            return chained_signs(self.seed, first, count, self.n, float(self.lag))
+            return independent_signs(self.seed, first, count, self.n)
         weights = np.empty((count, self.n))
         for start, stop in pairwise((0, *self.edges, self.n)):
             fill_multinomial(self.seed, first, weights, start, stop)

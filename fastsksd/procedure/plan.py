@@ -50,8 +50,8 @@ from .nulls import NULLS
 TAKES_OVER = 4000  # samples beyond which replicates of the family meet groups of them
 MOST_TRAINING = 5000  # samples that slices are found on by default: the cost is quadratic
 
-_COMMON = {"precondition", "kernel", "null", "lag", "n_resamples", "engine", "tol", "method", "rng"}
-_COMMON |= {"tolerance"}
+_COMMON = {"precondition", "kernel", "null", "lag", "chains", "n_resamples", "engine", "tol"}
+_COMMON |= {"method", "tolerance", "rng"}
 _SEARCH = {"estimator", "score_q", "debias", "train"}
 # Why an option is refused where slices are given.
 NOTHING_TO_CHOOSE = ("has nothing to choose, as ", Option("slices"), " are given")
@@ -74,7 +74,8 @@ class Options:
     train: Any = None
     kernel: Any = "rbf"
     null: str | None = None
-    lag: float | str = 1
+    lag: float | str | None = None
+    chains: Any = None
     n_resamples: int = 1000
     engine: EngineName = "auto"
     tol: float = TOLERANCE
@@ -83,9 +84,13 @@ class Options:
     rng: Rng = None
 
     def given(self) -> list[str]:
-        """Names of the options that differ from their defaults."""
-        fields = dataclasses.fields(self)
-        return [one.name for one in fields if _differs(getattr(self, one.name), one.default)]
+        """Names of the options that differ from their defaults; a lag of 1 is independence."""
+        defaults = {one.name: one.default for one in dataclasses.fields(self)}
+        if isinstance(self.lag, (int, float)) and self.lag == 1:
+            del defaults["lag"]
+        return [
+            name for name, default in defaults.items() if _differs(getattr(self, name), default)
+        ]
 
     def refuse_unused(self, used: Iterable[str], *reason: str | Option) -> None:
         """Raise an error that names the first option given that is not `used`, with a reason."""
@@ -155,7 +160,7 @@ class Plan:
     kernel : Kernel
     null : str
     lag : float or None
-        Lag of the wild bootstrap's signs; None if it is to be measured.
+        Length of the stretches of chains; 1 for independent samples, None if it is to be measured.
     n_resamples : int
     engine : callable
         Loads an engine, see `engines.choose_engine`.
@@ -221,7 +226,7 @@ def make_plan(options: Options, baseline: TestWithoutSlices | None, n: int, d: i
     common = Plan(
         kernel=as_kernel(options.kernel),
         null=null,
-        lag=_check_lag(options.lag, null),
+        lag=_check_lag(options, null),
         n_resamples=check_integer("n_resamples", options.n_resamples, 1),
         engine=choose_engine(options.engine, options.tol),
         engine_name=options.engine,
@@ -272,12 +277,12 @@ def check_test_size(n: int) -> None:
 
 
 def check_lag_fits(lag: float, n: int) -> None:
-    """Signs with a long memory hardly ever flip."""
+    """There must be stretches to compare."""
     if lag > 0.5 * n:
         raise ArgumentError(
             "lag",
-            f"must be at most half the number of test samples, {n}, or signs hardly ever flip; got "
-            f"{lag:g}",
+            f"must be at most half the number of samples, {n}, or there are no two stretches of "
+            f"that length; got {lag:g}",
         )
 
 
@@ -286,14 +291,10 @@ def _plan_of_baseline(options: Options, baseline: TestWithoutSlices, common: Pla
     used |= {"n_resamples"} if baseline.n_resamples is None else set()
     used |= {"kernel"} if baseline.has_kernel else set()
     used |= {"train"} if baseline.trained else set()
-    used |= {"lag"} if "wild" in baseline.nulls else set()
+    used |= {"lag", "chains"} if "wild" in baseline.nulls else set()
     used |= {"tolerance"} if baseline.needs_score else set()
     method = Option("method", baseline.name)
     options.refuse_unused(used, "does not apply to ", method)
-    if common.lag is None:
-        raise ArgumentError(
-            "lag", "must be a number: 'auto' looks along slices, and ", method, " has none"
-        )
     train = None
     if baseline.trained:
         train = default_train(n) if options.train is None else options.train
@@ -431,8 +432,17 @@ def check_debias(debias: bool, estimator: str) -> None:
         )
 
 
-def _check_lag(lag: float | str, null: str) -> float | None:
+def _check_lag(options: Options, null: str) -> float | None:
     """The lag, None for "auto"."""
+    lag = options.lag
+    if lag is None:
+        if options.chains is None:
+            return 1.0
+        if null != "wild":
+            raise ArgumentError(
+                "chains", "are for ", Option("null", "wild"), "; got ", Option("null", null)
+            )
+        return None
     if isinstance(lag, str) and lag != "auto":
         raise ArgumentTypeError("lag", f"must be a number or 'auto'; got {lag!r}")
     value = None if isinstance(lag, str) else check_number("lag", lag, 1.0)

@@ -27,9 +27,13 @@ from .._validate import (
 )
 from ..slices import Slices
 from . import metric as metrics
+from .chains import Chains, one_chain
 from .family import COORDINATES, Pool
+from .lags import Lag, choose_lag, given_lag
 from .metric import Metric
-from .plan import Plan, is_cross
+from .per_chain import ChainReport, per_chain
+from .plan import Plan, check_lag_fits, is_cross
+from .stretches import lay_out
 
 _LARGEST = 1e70
 
@@ -43,16 +47,26 @@ class Samples(NamedTuple):
     scores : (n, d) array or None
         None for a method that needs no score.
     rows : (n,) array of int
+    stretch : (n,) array of int or None
+        For chains, the stretch of each draw; None for independent samples.
     """
 
     x: Array
     scores: Array | None
     rows: np.ndarray
+    stretch: np.ndarray | None = None
 
     def part(self, stretch: slice) -> Samples:
-        """A stretch of the samples."""
-        scores = None if self.scores is None else self.scores[stretch]
-        return Samples(self.x[stretch], scores, self.rows[stretch])
+        """A stretch of the samples; those of a chain are numbered from 0 on again."""
+        return self.chosen(stretch)
+
+    def chosen(self, which: slice | np.ndarray) -> Samples:
+        """Some of the samples."""
+        scores = None if self.scores is None else self.scores[which]
+        numbers = None if self.stretch is None else self.stretch[which]
+        if numbers is not None:
+            numbers = np.unique(numbers, return_inverse=True)[1]
+        return Samples(self.x[which], scores, self.rows[which], numbers)
 
     def within(self, metric: Metric | None) -> Samples:
         """The samples in a metric; None for the caller's own coordinates."""
@@ -61,7 +75,7 @@ class Samples(NamedTuple):
         x, scores = metric.samples(self.x), metric.scores(cast(Array, self.scores))
         for name, array in (("x", x), ("score", scores)):
             _check_size(name, array, self.rows)
-        return Samples(x, scores, self.rows)
+        return self._replace(x=x, scores=scores)
 
 
 def _check_size(name: str, array: Array, rows: np.ndarray) -> None:
@@ -112,11 +126,21 @@ class Part(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Samples in such an order that each part is one stretch, the parts, and the model."""
+    """Samples in such an order that each part is one stretch, the parts, and the model.
+
+    `lag` says how chains were cut, `chains` what each of them says; None for independent samples.
+    """
 
     samples: Samples
     parts: tuple[Part, ...]
     score: Score
+    lag: Lag | None = None
+    chains: ChainReport | None = None
+
+    @property
+    def lag_length(self) -> float:
+        """Length of the stretches of chains; 1 for independent samples."""
+        return 1.0 if self.lag is None else self.lag.length
 
     @property
     def n_test(self) -> int:
@@ -138,11 +162,11 @@ class Split(NamedTuple):
         return [array for one in records for array in (one.x, one.scores) if array is not None]
 
 
-def make_split(plan: Plan, x: Array, score: Score) -> Split:
+def make_split(plan: Plan, x: Array, score: Score, chains: Chains | None = None) -> Split:
     """Split the samples as the plan says, and put each part into its metric.
 
-    Training samples are chosen at random; for samples in their order (a chain) they are the first
-    stretch.
+    Training samples are chosen at random; for chains they are the first draws of each, see
+    `fastsksd.procedure.stretches`. Without `chains`, samples in their order are one chain.
     """
     n = x.shape[0]
     if not plan.needs_score:
@@ -151,11 +175,16 @@ def make_split(plan: Plan, x: Array, score: Score) -> Split:
     train = plan.train
     separate = train is not None and np.ndim(train) > 0
     n_train = _training_size(train, n) if train is not None and not separate else 0
-    order = _order(plan, n, n_train)
     scores = evaluate_score(score, x)
-    samples = Samples(x, scores, np.arange(n))
-    if order is not None:
-        samples = Samples(x[order], scores[order], order)
+    samples, lag, report = Samples(x, scores, np.arange(n)), None, None
+    if plan.in_order:
+        chains = chains or one_chain(n)
+        samples, lag, n_train = _of_chains(plan, samples, chains, n_train)
+        report = per_chain(x, scores, chains, lag)
+    else:
+        order = _order(plan, n, n_train)
+        samples = samples if order is None else samples.chosen(order)
+    n = samples.x.shape[0]
     parts = []
     if plan.fixed or train is None:
         parts.append(fixed_part(plan, samples))
@@ -169,7 +198,31 @@ def make_split(plan: Plan, x: Array, score: Score) -> Split:
             folds = [("half 1", head, tail), ("half 2", tail, head)]
         for name, tested, training in folds:
             parts.append(trained_part(name, tested, samples.part(training), samples, plan))
-    return Split(samples, tuple(parts), score)
+    return Split(samples, tuple(parts), score, lag, report)
+
+
+def _of_chains(
+    plan: Plan, samples: Samples, chains: Chains, n_train: int
+) -> tuple[Samples, Lag, int]:
+    """Draws of chains in stretches, how they were cut, and the number of training samples."""
+    n, lengths = samples.x.shape[0], chains.lengths
+    samples = samples.chosen(chains.order)
+    if plan.lag is None:
+        lag = choose_lag(samples.x, samples.scores, lengths)
+    else:
+        check_lag_fits(plan.lag, n)
+        lag = given_lag(plan.lag, lengths)
+    laid = lay_out(lengths, lag, n_train)
+    if n_train and not 1 < laid.n_first < laid.rows.size - 1:
+        raise ArgumentError(
+            "train",
+            f"leaves {laid.n_first} of {counted(laid.rows.size, 'draw')} for training; both parts "
+            "need at least 2",
+        )
+    samples = samples.chosen(laid.rows)
+    if lag.length > 1:
+        samples = samples._replace(stretch=laid.stretch)
+    return samples, lag, laid.n_first
 
 
 def fixed_part(plan: Plan, samples: Samples) -> Part:
@@ -233,12 +286,10 @@ def _training_size(train: object, n: int) -> int:
 
 
 def _order(plan: Plan, n: int, n_train: int) -> np.ndarray | None:
-    """The order of the samples, training samples first; None for the caller's.
+    """The order of independent samples, training samples first; None for the caller's.
 
     The standard family has folds in that order, so it is random throughout.
     """
-    if plan.in_order:
-        return None
     if plan.standard:
         return plan.rng.permutation(n)
     if n_train == 0:
@@ -267,9 +318,7 @@ def _capped(training: Samples, plan: Plan) -> Samples:
     n = training.x.shape[0]
     if plan.most_training is None or n <= plan.most_training:
         return training
-    rows = np.linspace(0, n - 1, plan.most_training).astype(int)
-    scores = None if training.scores is None else training.scores[rows]
-    return Samples(training.x[rows], scores, training.rows[rows])
+    return training.chosen(np.linspace(0, n - 1, plan.most_training).astype(int))
 
 
 def _count_of(train: object, n: int) -> int:

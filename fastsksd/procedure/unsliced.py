@@ -27,6 +27,7 @@ from .moments import DEGREES, Moments, moments
 from .nulls import Weights, resampling_scale
 from .plan import Plan
 from .split import Samples, metric_of_all
+from .stretches import starts_of
 
 WIDTHS = (0.25, 0.5)  # multiples of the median distance between samples
 # For null="spectral" beyond twice as many samples, the pairs are those within groups of about this
@@ -147,10 +148,13 @@ def whole_vector_members(
         sums = whole.sums_and_replicates(np.empty((0, n)))[0]
         limits = [whole.limit_weights(k) for k in range(len(WIDTHS) + 1)]
     else:
-        results = [whole.sums_and_replicates(batch) for batch in weights.batches()]
-        sums = results[0][0]
+        if weights.stretch is None:
+            results = [whole.sums_and_replicates(batch) for batch in weights.batches()]
+            sums, drawn = results[0][0], np.concatenate([values for _, values in results], axis=1)
+        else:
+            sums, drawn = _of_stretches(whole, weights)
         scale = resampling_scale(plan.null, n) * n * (n - 1.0) / pairs
-        replicates = list(scale * np.concatenate([values for _, values in results], axis=1))
+        replicates = list(scale * drawn)
     parts = [partial(_parts_of_coordinates, whole, k) for k in range(len(WIDTHS) + 1)]
     nulls = [
         dict(replicates=drawn, chi2_weights=limit)
@@ -158,6 +162,24 @@ def whole_vector_members(
     ]
     linear = has_moments(n) and blocks[0].x_rows.shape[1] > 1
     return whole_vector_evaluations(label, "all", linear, h, sums / pairs, nulls, parts, whole.name)
+
+
+def _of_stretches(whole: WholeVector, weights: Weights) -> tuple[Array, Array]:
+    """Sums over pairs and their replicates, where the draws of a stretch share a sign.
+
+    Pairs are summed over pairs of stretches once, which replicates then meet.
+    """
+    stretch = cast(np.ndarray, weights.stretch)
+    count = int(stretch[-1]) + 1
+    blocks = np.zeros((len(WIDTHS) + 1, count, count))
+    for rows, columns, entries in whole.tiles():
+        first, second = stretch[rows], stretch[columns]
+        starts, other_starts = starts_of(first), starts_of(second)
+        met = np.add.reduceat(np.add.reduceat(entries, starts, axis=1), other_starts, axis=2)
+        blocks[:, first[starts][:, None], second[other_starts]] += met
+    signs = weights.by_stretch().matrix()
+    replicates = [np.einsum("bg,bg->b", product(signs, block.T), signs) for block in blocks]
+    return blocks.sum(axis=(1, 2)), np.stack(replicates)
 
 
 def whole_vector_evaluations(
@@ -216,6 +238,8 @@ def moment_members(
 ) -> list[Evaluation]:
     """The largest moment of a coordinate and, if asked for, sums of squares over all of them."""
     found = moments(*samples, DEGREES if sums else LARGEST_DEGREES)
+    if weights is not None and weights.stretch is not None:
+        found, weights = found.of_stretches(starts_of(weights.stretch)), weights.by_stretch()
     n = found.n
     own = np.einsum("qdn,qdn->qd", found.features, found.features)
     totals, cubes = found.totals(), found.cubes()

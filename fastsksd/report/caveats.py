@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._typing import Array
 from .._validate import Option, OptionFormat
-from ..compute.linalg import gram
-from ..kernels import KERNELS, RBF
-from ..procedure.lags import FACTOR, autocorrelation_time
 from ..procedure.split import Samples
-from ..slices import Slices
 
 if TYPE_CHECKING:
     from ..result import GofResult
@@ -65,14 +61,25 @@ def caveats_of(result: GofResult, explanation: Explanation | None) -> tuple[Cave
     sliced = result.slices is not None
     if result.null == "spectral" and sliced and (result.n_test < _MANY or explanation is None):
         caveats.append(Caveat("the limit distribution holds for many independent samples"))
-    if result.lag > 2:
+    if result.lag > 1:
         caveats.append(
             Caveat(
-                "the samples are treated as a Markov chain: the signs of the wild bootstrap have "
-                f"lag {result.lag:.3g}"
+                "the samples are treated as a Markov chain: replicates draw one sign for every "
+                f"{result.lag:.3g} draws"
             )
         )
+    if result.neighbour_correlation:
+        caveats.append(dependent(result.neighbour_correlation))
     return (*caveats, *(() if explanation is None else explanation.caveats))
+
+
+def dependent(correlation: float) -> Caveat:
+    """Of samples taken as independent whose neighbours are correlated."""
+    return Caveat(
+        f"neighbouring samples depend on each other (correlation {correlation:.2g}), which makes "
+        "p-values too small",
+        (Option("null", "wild"), Option("lag", "auto")),
+    )
 
 
 def caveats_of_samples(
@@ -88,22 +95,8 @@ def caveats_of_samples(
     if repeats > 0.01 * n:
         caveats.append(Caveat(f"{repeats} of {n} samples are exact repeats of others"))
     if strongest is None or result.slices is None:
-        first, width = _widest(samples.x), "median"  # a chain is slow along it, if anywhere
-    else:
-        first, width = result.slices[strongest], result.bandwidths[strongest]
-    if result.lag <= 2 and n >= 20:
-        # A method without a kernel of its own is looked at with the RBF kernel.
-        kernel, scores = KERNELS.get(result.kernel, RBF)(width), cast(Array, samples.scores)
-        time = autocorrelation_time(samples.x, scores, first, kernel)
-        if time > 1.5 and time > 1.0 + 10.0 / np.sqrt(n):
-            lag = "auto" if strongest is not None else _two_digits(FACTOR * time)
-            caveats.append(
-                Caveat(
-                    "neighbouring samples depend on each other (autocorrelation time about "
-                    f"{time:.2g}), which makes p-values too small",
-                    (Option("null", "wild"), Option("lag", lag)),
-                )
-            )
+        return tuple(caveats)
+    first = result.slices[strongest]
     if (
         first.g_gaps is not None
         and first.g_values is not None
@@ -133,14 +126,3 @@ def caveats_of_outliers(rows: Array, y: Array) -> tuple[Caveat, ...]:
             "is the farthest), where the kernel hardly sees them"
         ),
     )
-
-
-def _two_digits(value: float) -> float | int:
-    rounded = float(f"{value:.2g}")
-    return int(rounded) if rounded.is_integer() else rounded
-
-
-def _widest(x: Array) -> Slices:
-    """The slice along which samples vary most."""
-    axes = np.linalg.eigh(gram((x - np.median(x, axis=0)).T))[1]
-    return Slices(axes[:, -1:].T, axes[:, -1:].T)

@@ -47,6 +47,7 @@ from ..kernels import KERNELS, Kernel
 from ..procedure.combine import step_down
 from ..procedure.nulls import Weights, resampling_pvalue, resampling_scale
 from ..procedure.split import Samples
+from ..procedure.stretches import consecutive
 from ..slices import Slices
 from .caveats import Caveat, caveats_of_outliers, caveats_of_samples
 from .directions import ALIGNED, check_coordinates, direction, leading
@@ -287,6 +288,8 @@ def explain(
         return _explanation_without_slices(result, samples, names, tested)
     loaded = _load(result, result.slices, samples)
     statistics, pvalues, adjusted, allows_for = _slice_pvalues(result, loaded, n_resamples, rng)
+    if result.draws_needed:
+        pvalues, adjusted = np.full_like(pvalues, np.nan), np.full_like(adjusted, np.nan)
     if tested:
         _check_unchanged(result, statistics)
         adjusted = np.maximum(adjusted, result.pvalue)
@@ -297,8 +300,8 @@ def explain(
     explained = []
     for q in order[:n_slices].tolist():
         side = _oriented(loaded, q)
-        witness = _witness(loaded, q, side, result.lag, level, rng)
-        push, spread = moments_of(side.y, side.s, side.a, result.lag)
+        witness = _witness(loaded, q, side, level, rng)
+        push, spread = moments_of(side.y, side.s, side.a, loaded.samples.stretch)
         explained.append(
             SliceExplanation(
                 index=q,
@@ -347,7 +350,7 @@ def strongest_witness(
     samples, _ = samples_of(result, None, None)
     loaded, q = _load(result, slices, samples), int(np.argmax(result.slice_statistics))
     side = _oriented(loaded, q)
-    witness = _witness(loaded, q, side, result.lag, level, check_rng(rng))
+    witness = _witness(loaded, q, side, level, check_rng(rng))
     names = check_coordinates(result.names if names is None else names, side.g.size)
     along = direction(leading(side.g, names), side.g.size)
     return witness, along, bool(abs(side.a) >= ALIGNED)
@@ -395,20 +398,23 @@ def samples_of(result: GofResult, x: ArrayLike | None, score: Score | None) -> t
             )
         samples = result._samples
         order = np.argsort(samples.rows, kind="stable")
-        if np.array_equal(order, np.arange(order.size)):
+        # Draws of chains stay in their stretches.
+        if samples.stretch is not None or np.array_equal(order, np.arange(order.size)):
             return samples, True
-        scores = None if samples.scores is None else samples.scores[order]
-        return Samples(samples.x[order], scores, samples.rows[order]), True
+        return samples.chosen(order), True
     if x is None or score is None:
         missing, given = ("x", "score") if x is None else ("score", "x")
         raise ArgumentError(missing, "is missing: it goes together with ", Option(given))
     x = check_samples(x, min_rows=2, d=None if result.slices is None else result.slices.d)
-    return Samples(x, evaluate_score(check_score(score), x), np.arange(x.shape[0])), False
+    n = x.shape[0]
+    scores, stretch = evaluate_score(check_score(score), x), consecutive(n, result.lag)
+    return Samples(x, scores, np.arange(n), stretch), False
 
 
 class _Loaded(NamedTuple):
     """Projections of the samples along all slices; `y` is centred at `places`."""
 
+    samples: Samples
     kernel: type[Kernel]
     slices: Slices
     y: Array
@@ -443,7 +449,8 @@ def _load(result: GofResult, slices: Slices, samples: Samples) -> _Loaded:
     y, s, a, h = project(samples.x - centre, scores, slices, kernel(result.bandwidths))
     units = np.ones(len(slices)) if result.slice_units is None else result.slice_units
     places = np.einsum("md,d->m", slices.g, centre)
-    return _Loaded(kernel, slices, y, s, a, h, units, places, choose_engine("cpu"))
+    engine = choose_engine("cpu")
+    return _Loaded(samples, kernel, slices, y, s, a, h, units, places, engine)
 
 
 def _oriented(loaded: _Loaded, q: int) -> _Oriented:
@@ -457,9 +464,10 @@ def _oriented(loaded: _Loaded, q: int) -> _Oriented:
 
 
 def _witness(
-    loaded: _Loaded, q: int, side: _Oriented, lag: float, level: float, rng: np.random.Generator
+    loaded: _Loaded, q: int, side: _Oriented, level: float, rng: np.random.Generator
 ) -> Witness:
-    return witness_of(loaded.kernel.code, side.y, side.s, side.a, loaded.h[q], lag, level, rng)
+    stretch = loaded.samples.stretch
+    return witness_of(loaded.kernel.code, side.y, side.s, side.a, loaded.h[q], stretch, level, rng)
 
 
 def _slice_pvalues(
@@ -480,7 +488,7 @@ def _slice_pvalues(
     count = n_resamples
     if n_resamples > _LEAST_RESAMPLES:
         count = int(max(_LEAST_RESAMPLES, min(n_resamples, _MOST_WEIGHTS / (n * m))))
-    weights = Weights(result.null, n, count, lag=result.lag, rng=rng)
+    weights = Weights(result.null, n, count, stretch=loaded.samples.stretch, rng=rng)
     engines = [loaded.engine([q], n_resamples=count, signs=result.null == "wild") for q in range(m)]
     sums, parts = np.empty(m), []
     for batch in weights.batches():

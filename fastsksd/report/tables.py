@@ -11,6 +11,7 @@ import numpy as np
 from .._typing import Array
 from ..effects import Effect, Effects, has_effects
 from ..procedure.combine import Member
+from .caveats import dependent
 from .directions import check_coordinates, direction, leading
 from .explain import Explanation, baseline_of
 
@@ -22,8 +23,15 @@ _ROWS = 20  # of effect sizes
 
 def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, str]:
     """What a result says, by title; `names` of the coordinates, unless those of the samples."""
-    verdict = "the model is rejected" if result.reject() else "the model is not rejected"
-    found = {"verdict": f"{verdict} at level 0.05", "p-value": f"{result.pvalue:.4g}"}
+    if result.draws_needed:
+        found = {"verdict": result.verdict, "p-value": "none: the chains are too short"}
+    else:
+        found = {
+            "verdict": f"the model is {result.verdict} at level 0.05",
+            "p-value": f"{result.pvalue:.4g}",
+        }
+    if result.neighbour_correlation:
+        found["caution"] = str(dependent(result.neighbour_correlation))
     if result.members:
         strongest = member_name(result.members[0])
         found |= {
@@ -38,6 +46,7 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
         more = "" if needed is None else f", about {needed:,} samples would settle it"
         found["tolerance"] = f"{result.tolerated.verdict} ({result.tolerated.worst}){more}"
     found |= {"null distribution": _null(result), "samples": _samples(result)}
+    found |= {name: text for name, text in chain_facts(result).items() if text}
     if result.slices is None:
         z = result.locations
         points = "" if z is None else f", features at {len(z)} locations"
@@ -55,6 +64,27 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
         "strongest slice": f"{q}: statistic {result.slice_statistics[q]:.4g}",
         "  score along r": direction(leading(result.slices.r[q], names), d),
         "  input along g": direction(leading(result.slices.g[q], names), d),
+    }
+
+
+def chain_facts(result: GofResult) -> dict[str, str]:
+    """What a result says of chains, by title; empty texts where there is nothing to say."""
+    report = result.chains
+    if report is None:
+        return {}
+    count = len(report.chains)
+    text = (
+        f"{count} chain{'s' if count > 1 else ''}, worth about {result.effective_draws:.0f} "
+        "independent draws along the slowest direction"
+    )
+    different = ", ".join(map(str, report.different[:5]))
+    start = (
+        f"the first {report.burn_in} draws of every chain differ from its second half: drop them"
+    )
+    return {
+        "chains": text,
+        "chains that differ": different,
+        "burn-in": start if report.burn_in else "",
     }
 
 
@@ -222,7 +252,7 @@ def _null(result: GofResult) -> str:
         bound = "; members combined by Bonferroni's inequality" if result.members else ""
         return f"spectral, the limit distribution itself{bound}"
     quantile = np.quantile(result.null_distribution, 0.95)
-    lag = f" with lag {result.lag:.3g}" if result.lag > 1 else ""
+    lag = f", a sign for every {result.lag:.3g} draws" if result.lag > 1 else ""
     of = " of the evidence" if result.members else ""
     count = result.null_distribution.size
     return f"{result.null}{lag}, {count} replicates{of}, 95% quantile {quantile:.4g}"

@@ -16,7 +16,7 @@ from ..effects import FEWEST, Effect, Effects, Tolerated, effects_of, has_effect
 from .caveats import caveats_of
 from .directions import check_coordinates, direction
 from .explain import Explanation, SliceExplanation, explain, is_explicable
-from .tables import digits, largest_coordinates, member_name, sliced_member
+from .tables import chain_facts, digits, largest_coordinates, member_name, sliced_member
 from .witness import Region
 
 if TYPE_CHECKING:
@@ -91,10 +91,14 @@ def summary(
     str
     """
     check_probability("alpha", alpha)
+    if result.draws_needed:
+        listed = "; ".join(caveat.said(option) for caveat in caveats_of(result, None))
+        words = [_too_short(result), *_chains(result), f"Caveats: {listed}." if listed else ""]
+        return " ".join(words).strip()
     explanation = None
     if x is not None or score is not None or is_explicable(result):
         explanation = explain(result, x, score, names=names)
-    sentences = [_verdict(result, alpha, option), _samples(result)]
+    sentences = [_verdict(result, alpha, option), _samples(result), *_chains(result)]
     if result.members:
         strongest = member_name(result.members[0])
         sentences.append(f"The strongest of {len(result.members)} members is {strongest}.")
@@ -117,6 +121,26 @@ def summary(
     if caveats:
         sentences.append(f"Caveats: {'; '.join(caveats)}.")
     return " ".join(sentences)
+
+
+def _too_short(result: GofResult) -> str:
+    return (
+        f"The chains are too short to tell whether the model fits: about {result.draws_needed} "
+        "draws are needed."
+    )
+
+
+def _chains(result: GofResult) -> list[str]:
+    """What is known of chains."""
+    said = chain_facts(result)
+    if not said:
+        return []
+    sentences = [f"The draws are those of {said['chains']}."]
+    if said["chains that differ"]:
+        sentences.append(f"Chains that differ from the others: {said['chains that differ']}.")
+    if said["burn-in"]:
+        sentences.append(f"Of the start, {said['burn-in']}.")
+    return sentences
 
 
 def _verdict(result: GofResult, alpha: float, option: OptionFormat) -> str:

@@ -64,7 +64,7 @@ class BatchResult:
 
     @property
     def pvalues(self) -> Array:
-        """P-value of each test, NaN where it failed."""
+        """P-value of each test, NaN where it failed or chains are too short to tell."""
         return self._values("pvalue")
 
     @property
@@ -171,6 +171,9 @@ class BatchResult:
         ):
             if result is None:
                 rows.append((name, self.errors.get(number, "not run"), "", "", ""))
+                continue
+            if result.draws_needed:
+                rows.append((name, "too short", "", f"{result.statistic:.4g}", str(result.n_test)))
                 continue
             numbers = (f"{value:.4g}" for value in (result.pvalue, adjusted, result.statistic))
             rows.append((name, *numbers, str(result.n_test)))

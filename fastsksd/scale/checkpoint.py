@@ -15,6 +15,7 @@ import numpy as np
 from .._validate import check_samples, evaluate_score, score_is_array
 from ..effects import Tolerated
 from ..procedure.combine import Member
+from ..procedure.per_chain import ChainRecord, ChainReport, Start
 from ..result import GofResult
 from ..slices import Slices
 from . import journal
@@ -146,7 +147,14 @@ def _from_record(record: dict[str, Any]) -> GofResult:
     fields["members"] = tuple(Member(**member) for member in fields["members"])
     if fields.get("tolerated") is not None:
         fields["tolerated"] = Tolerated(**fields["tolerated"])
+    if fields.get("chains") is not None:
+        fields["chains"] = _chains(**fields["chains"])
     return GofResult(**fields)
+
+
+def _chains(chains: Any, start: Any, burn_in: int) -> ChainReport:
+    records = tuple(ChainRecord(**one) for one in chains)
+    return ChainReport(records, tuple(Start(**one) for one in start), burn_in)
 
 
 def _array(value: Any) -> Any:

@@ -282,18 +282,18 @@ class FamilyAccumulator:
                     )
 
     def _enlarge(self, size: int) -> None:
-        while self._sums.groups.size < size:
+        while self._sums.group_size < size:
             self._sums.double()
 
     def _absorb(self, other: FamilyAccumulator) -> None:
         self._check_whole()
         other._check_whole()
         self._torn = True
-        self._enlarge(other._sums.groups.size)
-        if other._sums.groups.size < self._sums.groups.size:
+        self._enlarge(other._sums.group_size)
+        if other._sums.group_size < self._sums.group_size:
             other = copy.copy(other)
             other._sums = copy.copy(other._sums)  # whose arrays `double` does not change
-            other._enlarge(self._sums.groups.size)
+            other._enlarge(self._sums.group_size)
         self._sums.merge(other._sums)
         self._rows = _joined([*self._rows, *other._rows])
         self._torn = False
@@ -334,8 +334,7 @@ class FamilyAccumulator:
                 remedy="Test fewer samples by gof_test.",
             )
         numbers = self._sums.numbers()
-        groups = self._sums.groups
-        weights = group_weights(groups, numbers, null, plan.n_resamples, plan.rng)
+        weights = group_weights(numbers, null, plan.n_resamples, plan.rng)
         members = self._family.evaluations(self._sums.meet(weights, null))
         verdict = decide(plan, Outcome(members, 1.0))
         strongest, sliced = verdict.strongest, verdict.sliced

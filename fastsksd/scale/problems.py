@@ -14,6 +14,7 @@ from .._typing import Array
 from .._validate import ArgumentTypeError, check_choice, check_samples, evaluate_score
 from ..baselines import as_baseline
 from ..baselines.base import samples_of_model
+from ..procedure.chains import flattened
 from ..procedure.plan import Options
 from ..score_difference import ESTIMATORS, needs_function
 
@@ -84,6 +85,9 @@ def make_problem(
         raise TypeError(
             f"the problem must be a pair (x, score) or a mapping, not {type(given).__name__}."
         )
+    x, score, chains = flattened(x, score, options.get("chains"))
+    if chains is not None:
+        options = {**options, "chains": chains}
     # What the test needs of the model is decided by these two, before the test checks them.
     as_baseline(options.get("method", "sksd"))
     check_choice("estimator", options.get("estimator", "ke"), ESTIMATORS)

@@ -223,10 +223,7 @@ BAD = {
     "slices": (dict(method="rfsd", n_slices=2), "`n_slices` does not apply to method='rfsd'"),
     "debias": (dict(method="rfsd", debias=False), "`debias` does not apply"),
     "multiples": (dict(method="ksd", multiples=[1.0]), "`multiples` does not apply"),
-    "lag auto": (
-        dict(method="ksd", lag="auto"),
-        "'auto' looks along slices, and method='ksd' has none",
-    ),
+    "chains for mmd": (dict(method="mmd", chains=True), "`chains` are for null='wild'"),
     "multiples for ksdagg": (
         dict(method="ksdagg", multiples=[1.0]),
         "`multiples` does not apply to method='ksdagg'",

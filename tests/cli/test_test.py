@@ -137,6 +137,37 @@ def test_effects_and_tolerance(run, folder):
     assert run("x.csv", *GOOD, "--tolerance", "wide")[0] == 2
 
 
+def test_chains(run):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((600, 2))
+    for t in range(1, 600):
+        if t != 300:
+            x[t] = 0.5 * x[t - 1] + np.sqrt(0.75) * x[t]
+    labels = np.repeat([3, 8], 300)
+    rows = zip(x.tolist(), labels.tolist(), strict=True)
+    write("x.csv", "a,chain,b\n" + "".join(f"{a!r},{k},{b!r}\n" for (a, b), k in rows))
+    code, out, _ = run("x.csv", *GOOD, "--chains", "chain", "--json")
+    said, expected = json.loads(out), fs.gof_test(x, -x, chains=labels, rng=0)
+    assert said["names"] == ["a", "b"] and said["pvalue"] == expected.pvalue and code == 0
+    assert said["verdict"] == "not rejected" and said["lag"] == expected.lag > 1
+    assert [one["chain"] for one in said["chains"]["chains"]] == [3, 8]
+    np.save("walk.npy", np.cumsum(x[:200], axis=0))
+    code, out, _ = run("walk.npy", *GOOD, "--lag", "auto", "--json")
+    said = json.loads(out)
+    assert code == 3 and said["verdict"] == "too short to tell" and said["pvalue"] is None
+    assert not said["reject"] and said["draws_needed"] > 200
+    assert "too short to tell" in run("walk.npy", *GOOD, "--lag", "auto", "--html", "r.html")[1]
+    assert "too short to tell" in Path("r.html").read_text(encoding="utf-8")
+    for arguments, message in (
+        (["--chains", "a,b"], "--chains must name one column"),
+        (["--chains", "c"], "has no column 'c'"),
+        (["--chains", "chain", "--stream"], "--chains chain does not apply"),
+        (["--chains", "a"], "chain of a single draw"),
+    ):
+        code, _, err = run("x.csv", *GOOD, *arguments)
+        assert code == 2 and message in err
+
+
 def test_a_gpu_that_is_not_there(run, monkeypatch):
     from fastsksd.engines import cuda
 
@@ -295,7 +326,9 @@ def test_netcdf(run, chains):
         said = json.loads(out)
         assert said["names"] == ["mu", "eta"] and "--lag auto" in err
         answers.append(said["pvalue"])
-    assert set(answers) == {fs.gof_test(X, -X, lag="auto", rng=0).pvalue} and code == 0
+    counts = [one["draws"] for one in said["chains"]["chains"]]
+    labels = np.repeat(np.arange(len(counts)), counts)
+    assert set(answers) == {fs.gof_test(X, -X, chains=labels, rng=0).pvalue} and code == 0
     out = run("full.nc", "--lag", "1", "--columns", "eta", "--json")[1]
     assert json.loads(out)["lag"] == 1 and json.loads(out)["d"] == 1
     for arguments, message in (

@@ -35,12 +35,13 @@ def test_scores_may_be_an_array():
         bridge.draws(SAMPLES, score=values, var_names="a")
 
 
-def test_the_test_of_draws_is_the_test_with_a_lag():
+def test_the_test_of_draws_is_the_test_with_their_chains():
     draws = bridge.draws(SAMPLES, score=score)
-    expected = fs.gof_test(draws.x, draws.score, lag="auto", n_resamples=50, rng=0)
+    expected = fs.gof_test(draws.x, draws.score, chains=draws.chain, n_resamples=50, rng=0)
     result = draws.test(n_resamples=50, rng=0)
     assert result.names == draws.names and draws.names[0] in result.summary()
     assert result.pvalue == expected.pvalue and result.lag == expected.lag
+    assert [one.draws for one in result.chains.chains] == [300, 300]
     assert draws.test(lag=40, n_resamples=50, rng=0).lag == 40
     assert draws.test(null="spectral", lag=1).null == "spectral"
 

@@ -132,8 +132,8 @@ def test_members_are_those_of_few_samples(monkeypatch, options):
     for name, multiple, part in before:
         if name == "coordinates" or name.startswith(("location, diag", "largest moment, diag")):
             one, other = (members[name, multiple, part] for members in (before, after))
-            # The largest moment of few samples has its skewness removed.
-            close = 0.2 if name.startswith("largest") else 1e-6
+            # The largest moment of few samples, or stretches, has its skewness removed.
+            close = (0.4 if "lag" in options else 0.2) if name.startswith("largest") else 1e-6
             assert one.statistic == pytest.approx(other.statistic, rel=close)
             assert abs(one.pvalue - other.pvalue) < 0.2
 

@@ -13,6 +13,8 @@ import fastsksd as fs
 from fastsksd.engines import load
 from fastsksd.procedure.combine import combine, step_down
 from fastsksd.procedure.nulls import resampling_pvalue
+from fastsksd.procedure.stretches import consecutive
+from fastsksd.report.caveats import caveats_of
 from fastsksd.report.witness import Witness, band_of, moments_of, witness_of
 
 
@@ -172,7 +174,8 @@ def mean_of_witness(grid, h):
 
 
 def covered(x, lag, seed):
-    witness = witness_of(0, x, -(x - 0.3) / 1.44, 1.0, 1.0, lag, 0.95, np.random.default_rng(seed))
+    rng, stretch = np.random.default_rng(seed), consecutive(x.size, lag)
+    witness = witness_of(0, x, -(x - 0.3) / 1.44, 1.0, 1.0, stretch, 0.95, rng)
     mean = mean_of_witness(witness.grid, 1.0)
     return bool(np.all((witness.lower <= mean) & (mean <= witness.upper)))
 
@@ -186,37 +189,35 @@ def test_the_band_covers_the_mean_everywhere_at_once():
 
 
 def test_the_band_knows_of_chains():
-    # Nominal 0.95, measured 0.94 with a lag of 8 times the autocorrelation time; 0.41 when taken as
-    # independent samples.
+    # Nominal 0.95; about 0.4 when taken as independent samples.
     chains = [chain(1000, 0.8, seed) for seed in range(100)]
-    assert np.mean([covered(x, 72.0, seed) for seed, x in enumerate(chains)]) >= 0.87
+    assert np.mean([covered(x, 54.0, seed) for seed, x in enumerate(chains)]) >= 0.87
     assert np.mean([covered(x, 1.0, seed) for seed, x in enumerate(chains)]) <= 0.5
 
 
 def test_the_band_is_that_of_the_wild_bootstrap():
-    """The covariance is summed, not drawn; it is that of autocorrelated normal multipliers."""
-    n, lag = 300, 10.0
+    """The covariance is summed, not drawn; it is that of one multiplier for each stretch."""
+    n, stretch = 300, np.arange(300) // 10
     x = chain(n, 0.5, 3)
     rng = np.random.default_rng(0)
-    witness = witness_of(0, x, -x, 1.0, 1.0, lag, 0.95, rng)
+    witness = witness_of(0, x, -x, 1.0, 1.0, stretch, 0.95, rng)
     points = witness.grid[[5, 50, 95]]
     functions = np.exp(-0.5 * (x - points[:, None]) ** 2) * (-x - (x - points[:, None]))
     functions -= functions.mean(axis=1, keepdims=True)
-    rho = 1 - 2 / lag
-    correlation = rho ** np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
+    correlation = (stretch[:, None] == stretch).astype(float)
     deviations = np.sqrt(np.diag(functions @ correlation @ functions.T)) / n
     half = 0.5 * (witness.upper - witness.lower)[[5, 50, 95]]
     np.testing.assert_allclose(half / half[0], deviations / deviations[0], rtol=1e-9)
-    freedom = n / (lag - 1) - 1
+    freedom = 30 - 1
     # Between one point's factor and Bonferroni's.
     assert 2.0 < half[0] / (deviations[0] * np.sqrt((freedom + 1) / freedom)) < 3.5
 
 
 def test_blocks_of_samples_do_not_matter(monkeypatch):
     x = chain(500, 0.5, 1)
-    whole = witness_of(0, x, -x, 1.0, 1.0, 20.0, 0.95, np.random.default_rng(0))
+    whole = witness_of(0, x, -x, 1.0, 1.0, consecutive(x.size, 20), 0.95, np.random.default_rng(0))
     monkeypatch.setattr("fastsksd.report.witness._BLOCK", 64)
-    parts = witness_of(0, x, -x, 1.0, 1.0, 20.0, 0.95, np.random.default_rng(0))
+    parts = witness_of(0, x, -x, 1.0, 1.0, consecutive(x.size, 20), 0.95, np.random.default_rng(0))
     for name in ("values", "lower", "upper", "density"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-9)
 
@@ -233,7 +234,7 @@ def test_one_point_has_the_band_of_the_t_law():
 def test_moments_of_normal_samples_and_model():
     """push is (shift over variance), spread the ratio of variances; errors as those of a mean."""
     x = normal(200_000, 1, scale=0.8, shift=0.5)[:, 0]
-    push, spread = moments_of(x, -x / 4.0, 1.0, 1.0)
+    push, spread = moments_of(x, -x / 4.0, 1.0, None)
     assert abs(
         push.value + 0.125
     ) < 4 * push.standard_error and push.standard_error == pytest.approx(
@@ -241,7 +242,7 @@ def test_moments_of_normal_samples_and_model():
     )
     assert abs(spread.value - 0.16) < 4 * spread.standard_error
     assert spread.standard_error == pytest.approx(0.16 * np.sqrt(2 / 200_000), rel=0.02)
-    assert np.isnan(moments_of(x, -x, 0.0, 1.0)[1].value)
+    assert np.isnan(moments_of(x, -x, 0.0, None)[1].value)
 
 
 def test_regions():
@@ -435,19 +436,19 @@ def caveats(result):
 
 def test_caveats_of_chains():
     x = chain(2000, 0.9, 0)[:, None]
-    (dependent,) = fs.gof_test(x, -x, rng=0).explain().caveats
+    independent = fs.gof_test(x, -x, rng=0)
+    (dependent,) = caveats_of(independent, independent.explain())
+    assert "caution" in repr(independent) and "lag='auto'" in independent.summary()
     assert str(dependent).startswith("neighbouring samples depend on each other")
     assert str(dependent).endswith("; test with null='wild' and lag='auto'")
     assert dependent.said(lambda option: f"--{option.name} {option.value}").endswith(
         "; test with --null wild and --lag auto"
     )
-    assert caveats(fs.gof_test(x, -x, rng=0, lag="auto")) == []
-    assert "treated as a Markov chain" in fs.gof_test(x, -x, rng=0, lag="auto").summary()
-    (dependent,) = caveats(fs.gof_test(x, -x, method="ksd", rng=0))
-    # A baseline has no slices for lag='auto' to look along.
-    lag = float(dependent.partition("null='wild' and lag=")[2])
-    assert 100 < lag < 1000
-    assert caveats(fs.gof_test(x, -x, method="ksd", lag=300, rng=0)) == []
+    followed = fs.gof_test(x, -x, rng=0, lag="auto")
+    assert caveats(followed) == [] and "caution" not in repr(followed)
+    assert "treated as a Markov chain" in followed.summary()
+    assert "lag='auto'" in fs.gof_test(x, -x, method="ksd", rng=0).summary()
+    assert "lag='auto'" not in fs.gof_test(x, -x, method="ksd", lag="auto", rng=0).summary()
 
 
 def test_no_caveats_for_independent_samples():

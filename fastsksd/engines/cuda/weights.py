@@ -9,7 +9,7 @@ import numpy as np
 from numba import float64, int32, int64, uint64, void
 
 from ...compute.streams import bits_to_unit, stream_bits, stream_key
-from .device import THREADS, Kernel, cuda, empty, groups, kernel
+from .device import THREADS, Kernel, cuda, empty, groups, kernel, upload
 
 _MATRIX = float64[:, ::1]
 
@@ -68,49 +68,14 @@ def independent_signs():
     return Kernel(independent_signs, void(uint64, int64, _MATRIX), square=False, blocks=4)
 
 
-@kernel()
-def chained_signs():
-    def chained_signs(seed, first, weights, lag):
-        """A block for each row, a stretch of it for each thread.
-
-        A thread first counts the flips of its stretch, and finds its first sign from the counts of
-        the threads before it.
-        """
-        flips = cuda.shared.array(THREADS, int64)
-        b, t = cuda.blockIdx.x, cuda.threadIdx.x
-        n = weights.shape[1]
-        key = np.uint64(stream_key(seed, np.uint64(first + b)))
-        stretch = (n + THREADS - 1) // THREADS
-        begin, end = min(t * stretch, n), min((t + 1) * stretch, n)
-        turns = 0
-        for i in range(max(begin, 1), end):
-            if bits_to_unit(np.uint64(stream_bits(key, np.uint64(i)))) * lag < 1.0:
-                turns += 1
-        flips[t] = turns
-        cuda.syncthreads()
-        turns = 0
-        for k in range(t):
-            turns += flips[k]
-        sign = 1.0 if bits_to_unit(np.uint64(stream_bits(key, np.uint64(0)))) < 0.5 else -1.0
-        if turns % 2 == 1:
-            sign = -sign
-        for i in range(begin, end):
-            if i > 0 and bits_to_unit(np.uint64(stream_bits(key, np.uint64(i)))) * lag < 1.0:
-                sign = -sign
-            weights[b, i] = sign
-
-    return Kernel(chained_signs, void(uint64, int64, _MATRIX, float64), square=False, blocks=4)
-
-
 def draw(weights, first, count):
     """Rows first..first + count of the `nulls.Weights` given, on the device."""
     n, seed, grid = weights.n, np.uint64(weights.seed), (count, 1)
     if weights.null == "wild":
+        if weights.stretch is not None:
+            return upload(weights.rows(first, count))
         rows = empty(count, n)
-        if weights.lag <= 2:
-            independent_signs()(grid, seed, first, rows)
-        else:
-            chained_signs()(grid, seed, first, rows, float(weights.lag))
+        independent_signs()(grid, seed, first, rows)
         return rows
     size = count * n
     counts, rows, everything = empty(size, dtype=np.int32), empty(size), (groups(size, THREADS), 1)

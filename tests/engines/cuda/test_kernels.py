@@ -72,11 +72,13 @@ def test_tiles_of_the_device(monkeypatch):
 
 @pytest.mark.parametrize(
     ("null", "options"),
-    [("wild", {}), ("wild", {"lag": 3.0}), ("bootstrap", {}), ("bootstrap", {"edges": (11,)})],
+    [("wild", {}), ("wild", {"stretch": 5}), ("bootstrap", {}), ("bootstrap", {"edges": (11,)})],
 )
 @pytest.mark.parametrize("n", [2, 16, 67])
 def test_weights_are_those_of_the_cpu(null, options, n):
     options = {name: value for name, value in options.items() if name != "edges" or n > 11}
+    if "stretch" in options:
+        options = {"stretch": np.arange(n) // options["stretch"]}
     drawn = Weights(null, n, 6, rng=np.random.default_rng(n), **options)
     assert np.array_equal(device.download(weights.draw(drawn, 0, 6)), drawn.matrix())
     assert np.array_equal(device.download(weights.draw(drawn, 4, 2)), drawn.matrix()[4:])

@@ -1,0 +1,218 @@
+"""Level on Markov chains that follow the model: AR(1), Langevin and Hamiltonian Monte Carlo.
+
+A cell is a kind of chain with a parameter, a number of chains and of draws of each, and d:
+
+AR(1)     coordinates with this autocorrelation, for the standard normal distribution
+speeds    coordinates with autocorrelations from 0 to the parameter
+Langevin  every fourth draw of MALA with this step, for a logistic regression with group effects
+HMC       Hamiltonian Monte Carlo with this step and 4 to 8 of them, for the same model
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from .._typing import Array
+from ..gof import gof_test
+from .report import Block, Heading, Table, Text
+from .runner import Row, Settings, Task
+
+FIGURES = False
+TITLE = "Level on Markov chains"
+# Kind, parameter, chains, draws, d; those of a list take turns.
+_FAST: list[list[Any]] = [
+    ["AR(1)", -0.5, 1, 500, 2],
+    ["AR(1)", 0.5, 1, 500, 2],
+    ["AR(1)", 0.0, 1, 500, 5],
+    ["AR(1)", 0.5, 1, 1000, 20],
+    ["AR(1)", -0.5, 1, 1000, 20],
+]
+_MEDIUM: list[list[Any]] = [
+    ["AR(1)", 0.9, 4, 500, 2],
+    ["HMC", 0.25, 4, 500, 10],
+    ["speeds", 0.9, 4, 500, 10],
+    ["AR(1)", 0.5, 1, 500, 100],
+]
+_SLOW: list[list[Any]] = [
+    ["AR(1)", 0.97, 16, 500, 2],
+    ["Langevin", 0.35, 4, 1000, 10],
+    ["AR(1)", 0.9, 4, 1000, 20],
+    ["AR(1)", 0.9, 1, 5000, 2],
+    ["AR(1)", 0.5, 4, 500, 100],
+    ["AR(1)", 0.97, 4, 5000, 2],
+]
+SCALES: dict[str, Settings] = {
+    "smoke": dict(
+        cells=[[["AR(1)", 0.5, 2, 150, 2], ["HMC", 0.25, 2, 150, 3], ["Langevin", 0.35, 2, 80, 3]]],
+        tests=8,
+        block=4,
+        n_resamples=99,
+    ),
+    "quick": dict(cells=[_FAST, _MEDIUM], tests=100, block=20, n_resamples=199),
+    "paper": dict(cells=[_FAST, _MEDIUM, _SLOW], tests=400, block=20, n_resamples=299),
+}
+_WARM_UP = 200
+
+
+def tasks(settings: Settings) -> list[Task]:
+    return [
+        dict(kind=kind, parameter=parameter, chains=chains, draws=draws, d=d, block=block)
+        for cells in settings["cells"]
+        for block in range(settings["tests"] // settings["block"])
+        for kind, parameter, chains, draws, d in cells
+    ]
+
+
+def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:
+    rows = []
+    for _ in range(settings["block"]):
+        x, score = make_chains(
+            task["kind"], task["parameter"], task["chains"], task["draws"], task["d"], rng
+        )
+        result = gof_test(x, score, n_resamples=settings["n_resamples"], rng=rng)
+        p = None if result.draws_needed else result.pvalue
+        rows.append({**task, "p": p, "lag": result.lag, "seconds": result.timings["total"]})
+    return rows
+
+
+def make_chains(
+    kind: str, parameter: float, chains: int, draws: int, d: int, rng: np.random.Generator
+) -> tuple[Array, Callable[[Array], Array]]:
+    """Chains of a kind, (chains, draws, d), and the score of the model that they follow."""
+    if kind in ("AR(1)", "speeds"):
+        coefficients = np.full(d, parameter)
+        if kind == "speeds":
+            coefficients = np.linspace(0.0, parameter, d)
+        return autoregressive(coefficients, chains, draws, rng), np.negative
+    model = GroupEffects(d)
+    sampler = langevin if kind == "Langevin" else hamiltonian
+    return sampler(model, parameter, chains, draws, rng), model.score
+
+
+def autoregressive(coefficients: Array, chains: int, draws: int, rng: np.random.Generator) -> Array:
+    """Stationary AR(1) chains whose coordinates are standard normal."""
+    x = rng.standard_normal((chains, draws, coefficients.size))
+    innovation = np.sqrt(1.0 - coefficients**2)
+    for t in range(1, draws):
+        x[:, t] = coefficients * x[:, t - 1] + innovation * x[:, t]
+    return x
+
+
+class GroupEffects:
+    """Logistic regression with an effect for each of d - 1 groups, and their common mean.
+
+    The deviation of the effects is known, so there is no funnel.
+    """
+
+    trials, deviation = 12.0, 0.7
+
+    def __init__(self, d: int):
+        self.d = d
+        self.successes = np.random.default_rng(3).binomial(12, 0.6, d - 1).astype(float)
+
+    def log_density(self, x: Array) -> Array:
+        """Up to a constant, (n,)."""
+        eta = x[:, :1] + self.deviation * x[:, 1:]
+        terms = self.successes * eta - self.trials * np.logaddexp(0.0, eta)
+        return terms.sum(axis=1) - 0.5 * np.einsum("nd,nd->n", x, x)
+
+    def score(self, x: Array) -> Array:
+        """Gradient of the log-density, (n, d)."""
+        eta = x[:, :1] + self.deviation * x[:, 1:]
+        slope = self.successes - self.trials / (1.0 + np.exp(-eta))
+        parts = [slope.sum(axis=1, keepdims=True), self.deviation * slope]
+        return np.concatenate(parts, axis=1) - x
+
+
+def langevin(
+    model: GroupEffects, step: float, chains: int, draws: int, rng: np.random.Generator
+) -> Array:
+    """Every fourth draw of the Metropolis-adjusted Langevin algorithm."""
+    x = 0.1 * rng.standard_normal((chains, model.d))
+    value, score = model.log_density(x), model.score(x)
+    found = np.empty((chains, draws, model.d))
+    for t in range(-_WARM_UP, draws):
+        for _ in range(4):
+            there = x + 0.5 * step**2 * score
+            y = there + step * rng.standard_normal(x.shape)
+            new_value, new_score = model.log_density(y), model.score(y)
+            back = y + 0.5 * step**2 * new_score
+            log_ratio = ((y - there) ** 2 - (x - back) ** 2).sum(axis=1) / (2.0 * step**2)
+            taken = np.log(rng.random(chains)) < new_value - value + log_ratio
+            x, score = np.where(taken[:, None], (y, new_score), (x, score))
+            value = np.where(taken, new_value, value)
+        if t >= 0:
+            found[:, t] = x
+    return found
+
+
+def hamiltonian(
+    model: GroupEffects, step: float, chains: int, draws: int, rng: np.random.Generator
+) -> Array:
+    """Hamiltonian Monte Carlo with 4 to 8 leapfrog steps."""
+    x = 0.1 * rng.standard_normal((chains, model.d))
+    value = model.log_density(x)
+    found = np.empty((chains, draws, model.d))
+    for t in range(-_WARM_UP, draws):
+        momentum = rng.standard_normal(x.shape)
+        energy = value - 0.5 * (momentum**2).sum(axis=1)
+        y, count = x, int(rng.integers(4, 9))
+        momentum = momentum + 0.5 * step * model.score(y)
+        for k in range(count):
+            y = y + step * momentum
+            momentum = momentum + (step if k < count - 1 else 0.5 * step) * model.score(y)
+        new_value = model.log_density(y)
+        change = new_value - 0.5 * (momentum**2).sum(axis=1) - energy
+        taken = np.log(rng.random(chains)) < change
+        x, value = np.where(taken[:, None], y, x), np.where(taken, new_value, value)
+        if t >= 0:
+            found[:, t] = x
+    return found
+
+
+def report(rows: list[Row], settings: Settings) -> list[Block]:
+    cells: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        key = tuple(row[name] for name in ("kind", "parameter", "chains", "draws", "d"))
+        cells.setdefault(key, []).append(row)
+    table = []
+    for key, some in cells.items():
+        pvalues = np.array([row["p"] for row in some if row["p"] is not None])
+        rejected = np.count_nonzero(pvalues <= 0.05)
+        rate, bounds = "", ""
+        if pvalues.size:
+            rate = f"{rejected / pvalues.size:.3f}"
+            low, high = stats.binomtest(rejected, pvalues.size).proportion_ci(method="wilson")
+            bounds = f"{low:.3f} to {high:.3f}"
+        lag = np.median([row["lag"] for row in some])
+        table.append([*key, len(some), len(some) - pvalues.size, f"{lag:.3g}", rate, bounds])
+    known = [row["p"] for row in rows if row["p"] is not None]
+    pooled = np.mean(np.array(known) <= 0.05) if known else np.nan
+    return [
+        Text(
+            "The chains follow the model. "
+            f"{settings['n_resamples']} replicates, default options. Rejection rate over all "
+            f"{len(known)} tests with a verdict at level 0.05: {pooled:.4f}. Of the others the "
+            "test says that the chains are too short to tell."
+        ),
+        Heading("Rejection rates"),
+        Table(
+            [
+                "chain",
+                "parameter",
+                "chains",
+                "draws",
+                "d",
+                "tests",
+                "too short",
+                "median lag",
+                "level 0.05",
+                "95% interval",
+            ],
+            table,
+        ),
+    ]

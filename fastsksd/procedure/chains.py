@@ -1,0 +1,107 @@
+"""Chains as a user gives them: draws of shape (chains, draws, d), or a label for every row."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._validate import ArgumentError, ArgumentTypeError, Option, counted, score_is_array
+
+
+class Chains(NamedTuple):
+    """Which rows belong to which chain.
+
+    Attributes
+    ----------
+    labels : tuple
+        Of the chains.
+    order : (n,) array of int
+        Rows chain by chain, those of a chain in their order.
+    lengths : tuple of int
+        Of the chains.
+    """
+
+    labels: tuple[Any, ...]
+    order: np.ndarray
+    lengths: tuple[int, ...]
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The number of the chain of each row, (n,)."""
+        numbers = np.empty(self.order.size, dtype=int)
+        numbers[self.order] = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        return numbers
+
+
+def one_chain(n: int) -> Chains:
+    """All rows in their order."""
+    return Chains((0,), np.arange(n), (n,))
+
+
+def flattened(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
+    """Draws and scores of shape (chains, draws, d) as rows, with a label for each.
+
+    Anything else is returned as it is.
+    """
+    shape = tuple(getattr(x, "shape", ()))
+    if len(shape) != 3:
+        unused = isinstance(chains, (bool, np.bool_)) and not chains
+        return x, score, None if unused else chains
+    if chains is not None and not isinstance(chains, (bool, np.bool_)):
+        raise ArgumentError(
+            "chains",
+            "must be left out, or True, for ",
+            Option("x"),
+            f" of shape (chains, draws, d); got {_described(chains)}",
+        )
+    if chains is not None and not chains:
+        raise ArgumentError(
+            "x",
+            "must be two-dimensional, (samples, dimensions), with ",
+            Option("chains", False),
+            f"; got shape {shape}",
+        )
+    if score_is_array(score):
+        values = np.asarray(score)
+        if values.shape != shape:
+            raise ArgumentError(
+                "score", f"must have the shape of the samples, {shape}; got {values.shape}"
+            )
+        score = values.reshape(-1, shape[2])
+    labels = np.repeat(np.arange(shape[0]), shape[1])
+    return np.asarray(x).reshape(-1, shape[2]), score, labels
+
+
+def as_chains(chains: Any, n: int) -> Chains | None:
+    """The chains of n rows; None where none are given."""
+    if chains is None:
+        return None
+    if isinstance(chains, (bool, np.bool_)):
+        return one_chain(n)
+    labels = np.asarray(chains)
+    if labels.ndim != 1 or labels.dtype.kind not in "biufOSU":
+        raise ArgumentTypeError(
+            "chains", f"must be True, or a label for every row; got {_described(chains)}"
+        )
+    if labels.size != n:
+        raise ArgumentError(
+            "chains", f"must have a label for every one of {counted(n, 'row')}; got {labels.size}"
+        )
+    if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
+        raise ArgumentError("chains", "holds labels that are NaN or infinite")
+    try:
+        names, number = np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        raise ArgumentTypeError("chains", "holds labels that can't be compared") from error
+    lengths = np.bincount(number)
+    if lengths.min() < 2:
+        short = names.tolist()[int(np.argmin(lengths))]
+        raise ArgumentError("chains", f"has a chain of a single draw, {short!r}; 2 are needed")
+    order = np.argsort(number, kind="stable")
+    return Chains(tuple(names.tolist()), order, tuple(lengths.tolist()))
+
+
+def _described(chains: Any) -> str:
+    shape = np.shape(chains) if hasattr(chains, "shape") else None
+    return f"shape {shape}" if shape is not None else f"{type(chains).__name__}"
