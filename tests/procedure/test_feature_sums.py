@@ -122,7 +122,7 @@ def test_chunks_in_any_order_give_the_sums_of_a_loop(cuts, seed, doublings):
 def test_bootstrap_weights_are_centred_between_breaks():
     groups = Groups((0, 31), 4)
     numbers, _ = groups.cut(0, N)
-    weights = group_weights(groups, numbers, "bootstrap", 20, np.random.default_rng(0))
+    weights = group_weights(numbers, "bootstrap", 20, np.random.default_rng(0))
     np.testing.assert_allclose(weights[:, :8].sum(axis=1), 0.0, atol=1e-12)
     np.testing.assert_allclose(weights[:, 8:].sum(axis=1), 0.0, atol=1e-12)
     signs = group_weights(groups, numbers, "wild", 20, np.random.default_rng(0), lag=1000.0)
