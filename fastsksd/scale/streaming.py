@@ -149,9 +149,9 @@ def gof_stream(
     ``gof_test(x, score, train=5000)`` for rows in this order.
 
     Replicates meet 1000 to 2000 groups of consecutive rows, see `FamilyAccumulator`. So the rows
-    may be those of a Markov chain, if its memory is much shorter than a thousandth of them. Rows
-    that are sorted, or have a trend, make the test conservative, and the first rows are then unlike
-    the others: shuffle them.
+    may be those of a Markov chain, if its memory is much shorter than a thousandth of them. Shuffle
+    rows that are sorted or have a trend: rows that are unlike the first ones do not follow the
+    model without them, and are rejected.
 
     Later rows may lie outside of the range of the first. For the family the kernel fades there,
     along slices; for one set they cost time, but no accuracy. With any bandwidth and range the test
