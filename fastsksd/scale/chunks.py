@@ -54,6 +54,13 @@ class Chunk:
             self.score[rows] if score_is_array(self.score) else self.score,
         )
 
+    def without(self, rows: np.ndarray) -> Chunk:
+        """All but some of the rows, as a chunk of the same number."""
+        score = self.score
+        if score_is_array(score):
+            score = np.delete(score, rows, axis=0)
+        return Chunk(self.number, np.delete(self.x, rows, axis=0), score)
+
     def scores(self) -> Array:
         """Values of the score at the samples."""
         with self.named():
@@ -74,6 +81,17 @@ class Rows:
 
     def __init__(self, chunks: Any, score: Any) -> None:
         self._left = _chunks_of(chunks, score)
+        parts = [chunks, score] if score_is_array(score) else [chunks]
+        self._whole = (chunks, score) if all(isinstance(one, np.ndarray) for one in parts) else None
+
+    def draw_front(self, count: int, rng: np.random.Generator) -> None:
+        """Put rows drawn at random to the front of an array, or of a memory map.
+
+        Other sources stay as they are.
+        """
+        if self._whole is not None:
+            rows = np.sort(rng.choice(self._whole[0].shape[0], count, replace=False))
+            self._left = _drawn_first(*self._whole, rows)
 
     def head(self, count: int, keep: bool) -> list[Chunk]:
         """The first `count` rows as a list of chunks; `keep` leaves them in the stream."""
@@ -119,6 +137,22 @@ def _chunks_of(chunks: Any, score: Any) -> Iterator[Chunk]:
             "as pairs (x, scores)",
         )
     return _streamed(chunks, score)
+
+
+def _drawn_first(array: np.ndarray, score: Any, rows: np.ndarray) -> Iterator[Chunk]:
+    """Some rows of an array, and then blocks of the others."""
+    values = score[rows] if score_is_array(score) else score
+    # A bad row is reported with the number of its block, further on.
+    parts = [array[rows], values] if score_is_array(score) else [array[rows]]
+    if not all(np.isfinite(part).all() for part in parts):
+        rows = rows[:0]
+        values = values[:0] if score_is_array(score) else score
+    yield Chunk(0, array[rows], values)
+    start = 0
+    for chunk in _blocks(array, score):
+        stop = start + len(chunk.x)
+        yield chunk.without(rows[(rows >= start) & (rows < stop)] - start)
+        start = stop
 
 
 def _streamed(chunks: Any, score: Any) -> Iterator[Chunk]:

@@ -194,6 +194,9 @@ class DaskRows:
             self._left = left
         return taken
 
+    def draw_front(self, count: int, rng: Any) -> None:
+        """Leave the rows in their order: others would have to be read twice."""
+
     def add_to(self, total: Any) -> Any:
         """Add all chunks to an accumulator, and return it."""
         from dask import delayed

@@ -94,7 +94,8 @@ class FamilyAccumulator:
     Samples are numbered in the order in which they are added. Between 1000 and 2000 groups of
     consecutive rows share the signs of the wild bootstrap; fewer in more than 100 dimensions. So
     rows in the order of a Markov chain are allowed, if its memory is much shorter than a thousandth
-    of all rows. Samples in a trend, or sorted, make the test conservative.
+    of all rows. Rows that are sorted or have a trend must be shuffled first: those that are unlike
+    the first ones do not follow the model without them, and are rejected.
 
     Examples
     --------

@@ -49,6 +49,8 @@ class _Source(Protocol):
 
     def head(self, count: int, keep: bool) -> list[Chunk]: ...
 
+    def draw_front(self, count: int, rng: np.random.Generator) -> None: ...
+
     def add_to(self, total: Any) -> Any: ...
 
 
@@ -144,14 +146,16 @@ def gof_stream(
     Notes
     -----
     A stream of at most 20,000 rows is tested by `gof_test`, in memory. Of a longer one the first
-    5000 rows fix the family. Members whose choice depended on them (active slices, the metric
-    "full") are tested on the other rows, all others on all rows. The result is that of
+    5000 rows fix the family; of a NumPy array or a memory map, 5000 rows drawn at random, which
+    come first then. Members whose choice depended on them (active slices, the metric "full") are
+    tested on the other rows, all others on all rows. The result is that of
     ``gof_test(x, score, train=5000)`` for rows in this order.
 
     Replicates meet 1000 to 2000 groups of consecutive rows, see `FamilyAccumulator`. So the rows
-    may be those of a Markov chain, if its memory is much shorter than a thousandth of them. Rows
-    that are sorted, or have a trend, make the test conservative, and the first rows are then unlike
-    the others: shuffle them.
+    may be those of a Markov chain, if its memory is much shorter than a thousandth of them. If rows
+    are sorted or have a trend, the test of a NumPy array or a memory map is conservative. Rows of
+    other sources must be shuffled first: those that are unlike the first ones do not follow the
+    model without them, and are rejected.
 
     Later rows may lie outside of the range of the first. For the family the kernel fades there,
     along slices; for one set they cost time, but no accuracy. With any bandwidth and range the test
@@ -233,9 +237,11 @@ def _test_of_family(source: _Source, score: Score | None, options: Options) -> G
     if separate:
         first = _separate_samples(score, train)[0]
     else:
-        first = x[:count].copy()
+        source.draw_front(count, check_rng(options.rng))
+        front = source.head(count, keep=True)
+        first = _samples_of(front)
         if score is None or score_is_array(score):
-            model = _scores_of(front)[:count]
+            model = _scores_of(front)
     del front, x
     total = FamilyAccumulator(first, model, separate=separate, **search, **same, rng=options.rng)
     searched = time.perf_counter()

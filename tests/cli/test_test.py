@@ -427,7 +427,7 @@ def test_large_files_are_streamed(run, monkeypatch, kind):
     np.save("x.npy", x)
     np.savetxt("x.csv", x, fmt="%.17g", delimiter=",")
     np.save("s.npy", -x)
-    expected = fs.gof_stream(x, lambda x: -x, rng=0, train=500)
+    expected = fs.gof_stream([x], lambda x: -x, rng=0, train=500)
     for target in (GOOD, ["--scores", "s.npy"]):
         code, out, err = run(f"x.{kind}", *target, "--train", "500", "--json")
         said = json.loads(out)

@@ -404,16 +404,27 @@ def test_every_sort_of_stream_tests_the_family(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", x)
     cuts = [0, 900, 900, 901, 4000]
     streams = {
-        "array": (x, np.negative),
-        "memory map": (np.load(tmp_path / "x.npy", mmap_mode="r"), lambda x: -x),
-        "values": (x, -x),
+        "on disk": (OnDisk(x), OnDisk(-x)),
         "generator": ((part for part in np.split(x, cuts)), np.negative),
         "pairs": (((part, -part) for part in np.split(x, cuts)), None),
     }
-    for chunks, model in streams.values():
+    arrays = {
+        "array": (x, np.negative),
+        "memory map": (np.load(tmp_path / "x.npy", mmap_mode="r"), lambda x: -x),
+        "values": (x, -x),
+    }
+    # Of arrays, rows drawn at random come first.
+    rng = np.random.default_rng(0)
+    drawn = np.sort(rng.choice(4500, 500, replace=False))
+    order = np.r_[drawn, np.delete(np.arange(4500), drawn)]
+    total = fs.FamilyAccumulator(x[drawn], np.negative, rng=rng).add(x[order], np.negative)
+    cases = [(*one, whole) for one in streams.values()]
+    expected = total.result(rng=rng, n_resamples=99)
+    cases += [(*one, expected) for one in arrays.values()]
+    for chunks, model, answer in cases:
         streamed = fs.gof_stream(chunks, model, **options)
-        assert streamed.pvalue == whole.pvalue
-        assert streamed.evidence == pytest.approx(whole.evidence, rel=1e-8)
+        assert streamed.pvalue == answer.pvalue
+        assert streamed.evidence == pytest.approx(answer.evidence, rel=1e-8)
         assert (streamed.n_train, streamed.n_test) == (500, 4000)
     assert set(streamed.timings) == {"slices", "statistic", "total"}
     separate = fs.gof_stream(x[500:], np.negative, train=x[:500], **options)
@@ -432,6 +443,21 @@ def test_every_sort_of_stream_tests_the_family(tmp_path, monkeypatch):
 
     with pytest.raises(ValueError, match="chunk 3: `x` holds NaN or infinity"):
         fs.gof_stream(bad(), np.negative, **options)
+
+
+def test_sorted_rows_of_an_array_do_no_harm(monkeypatch):
+    monkeypatch.setattr(streaming, "SHORT", 2000)
+    monkeypatch.setattr(streaming, "HEAD", 500)
+    for seed in range(5):
+        x = samples("normal", 4500, seed)
+        x = x[np.argsort(x[:, 0])]
+        assert not fs.gof_stream(x, np.negative, rng=0, n_resamples=99).reject()
+    x[4000] = np.nan
+    monkeypatch.setattr("fastsksd.scale.chunks._READ_BYTES", 1000 * 3 * 8)
+    with pytest.raises(ValueError, match=r"chunk 4: `x` holds NaN or infinity .* \(row 0\)"):
+        fs.gof_stream(x, np.negative, rng=0)
+    with pytest.raises(ValueError, match=r"chunk 4: `x` holds NaN or infinity .* \(row 0\)"):
+        fs.gof_stream(x, np.negative, rng=0, train=999)
 
 
 def test_a_stream_whose_strongest_member_has_no_slices(monkeypatch):
