@@ -31,6 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._typing import Array
+from ..compute.linalg import gram, product
 from .metric import location_and_deviation, moderate
 
 SHORTEST, LONGEST = 6.0, 20.0  # times tau
@@ -173,7 +174,8 @@ def measure(x: Array, scores: Array | None, lengths: Sequence[int]) -> Memory:
         slowest = max(slowest, largest if largest > chance else np.sqrt(mean * max(largest, 1.0)))
         independent &= largest <= 1.0 + 1.2 * factor * usual
         independent &= mean <= 1.0 + 2.5 * usual / tau.size**0.25
-    return Memory(float(slowest), sure, bool(independent))
+    # Rounded, so that the last digits, which depend on threads, do not move the ends of stretches.
+    return Memory(float(f"{slowest:.4g}"), float(f"{sure:.4g}"), bool(independent))
 
 
 class Times(NamedTuple):
@@ -306,8 +308,8 @@ def _slowest(z: Array, lengths: Sequence[int], width: int) -> list[Times]:
             reach = min(width, max(1, (stop - start) // 4))
             sums = np.cumsum(np.pad(one, ((0, 0), (1, 0))), axis=1)
             later = sums[:, reach + 1 :] - sums[:, 1:-reach]  # of the next `reach` draws
-            products += one[:, : later.shape[1]] @ later.T
-            covariance += one @ one.T
+            products += product(one[:, : later.shape[1]], later)
+            covariance += gram(one)
             count += stop - start
         ridge = 0.01 + 2.0 * len(z) / count
         covariance += ridge * np.diag(np.maximum(np.diag(covariance), 1e-300))

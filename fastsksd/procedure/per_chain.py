@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._typing import Array
+from ..compute.linalg import product
 from .chains import Chains
 from .lags import Lag, measure
 from .moments import DEGREES, location_and_unit, plain_moments
@@ -187,7 +188,7 @@ def _alone(sums: Array, rng: np.random.Generator) -> float:
     sums = sums[size > 0] / size[size > 0, None]
     signs = rng.choice([-1.0, 1.0], (_DRAWS, count))
     signs[0] = 1.0
-    return _rank(np.abs(signs @ sums.T).max(axis=1, initial=0.0))
+    return _rank(np.abs(product(signs, sums)).max(axis=1, initial=0.0))
 
 
 def _differences(means: Array, owner: np.ndarray, rng: np.random.Generator) -> list[float]:
@@ -216,7 +217,7 @@ def _differs(means: Array, own: np.ndarray, rng: np.random.Generator) -> tuple[f
     means = means[size > 0] / size[size > 0, None]
     chosen = np.argsort(rng.random((_DRAWS, count)), axis=1) < k
     chosen[0] = own
-    values = np.abs(chosen @ means.T).max(axis=1, initial=0.0)
+    values = np.abs(product(chosen.astype(float), means)).max(axis=1, initial=0.0)
     return float(values[0]) / np.sqrt(k * (1.0 - k / count)), _rank(values)
 
 

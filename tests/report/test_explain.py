@@ -189,9 +189,9 @@ def test_the_band_covers_the_mean_everywhere_at_once():
 
 
 def test_the_band_knows_of_chains():
-    # Nominal 0.95; about 0.4 when taken as independent samples.
+    # Nominal 0.95, measured 0.89; 0.34 when taken as independent samples.
     chains = [chain(1000, 0.8, seed) for seed in range(100)]
-    assert np.mean([covered(x, 54.0, seed) for seed, x in enumerate(chains)]) >= 0.87
+    assert np.mean([covered(x, 54.0, seed) for seed, x in enumerate(chains)]) >= 0.82
     assert np.mean([covered(x, 1.0, seed) for seed, x in enumerate(chains)]) <= 0.5
 
 
