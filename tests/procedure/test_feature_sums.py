@@ -13,10 +13,12 @@ from fastsksd.procedure.feature_sums import (
     Component,
     FeatureSums,
     Groups,
+    Stretches,
     group_size,
     group_weights,
 )
 from fastsksd.procedure.metric import given as given_metric
+from fastsksd.procedure.moments import MomentFeatures, plain_moments
 from fastsksd.procedure.split import Samples
 
 N, D = 90, 2
@@ -125,5 +127,46 @@ def test_bootstrap_weights_are_centred_between_breaks():
     weights = group_weights(numbers, "bootstrap", 20, np.random.default_rng(0))
     np.testing.assert_allclose(weights[:, :8].sum(axis=1), 0.0, atol=1e-12)
     np.testing.assert_allclose(weights[:, 8:].sum(axis=1), 0.0, atol=1e-12)
-    signs = group_weights(groups, numbers, "wild", 20, np.random.default_rng(0), lag=1000.0)
-    assert np.mean(signs[:, 1:] == signs[:, :-1]) > 0.95
+
+
+def test_pairs_within_stretches_are_in_every_replicate():
+    """Against a loop over pairs of samples; moments leave these pairs out."""
+    edges = np.array([0, 7, 31, 40, 41, 70, N])
+    x, s, _, _ = data = samples()
+    centre, unit = np.zeros(D), np.ones(D)
+    some = [
+        Component(LinearFeatures(D, 100, 0), None),
+        Component(LinearFeatures(D, 100, 0), None, 31),
+        Component(MomentFeatures(centre, unit, (1, 2)), None),
+    ]
+    sums = FeatureSums(some, Stretches(edges))
+    sums.add(data, 0)
+    weights = np.random.default_rng(1).choice([-1.0, 1.0], (5, 6))
+    met = sums.meet(weights, "wild")
+    stretch = np.repeat(np.arange(6), np.diff(edges))
+    sx = np.einsum("id,id->i", s, x)
+    matrix = (s @ s.T) * (x @ x.T) + sx[:, None] + sx + D
+    for one, rows in zip(met, (slice(0, N), slice(31, N)), strict=False):
+        terms = matrix[rows, rows] - np.diag(np.diag(matrix)[rows])
+        mine = stretch[rows]
+        np.testing.assert_allclose(one.statistics.sum(), terms.sum() / (one.n * (one.n - 1)))
+        for w, replicate in zip(weights, one.replicates, strict=True):
+            total = np.sum(np.outer(w[mine], w[mine]) * terms)
+            np.testing.assert_allclose(replicate, total / (one.n * (one.n - 1)), atol=1e-12)
+    features = plain_moments(x, s, centre, unit, (1, 2)).reshape(2 * D, N)
+    groups = np.add.reduceat(features, edges[:-1], axis=1)
+    products = np.einsum("fg,fh->fgh", groups, groups) * (1.0 - np.eye(6))
+    units = (groups**2).mean(axis=1)
+    expected = products.sum(axis=(1, 2)) / units / 30.0
+    np.testing.assert_allclose(met[2].statistics.ravel(), expected)
+    expected = np.einsum("bg,bh,fgh->bf", weights, weights, products) / units / 30.0
+    np.testing.assert_allclose(met[2].replicates.reshape(5, -1), expected)
+
+
+@given(first=st.integers(0, 80), width=st.integers(1, 40))
+def test_stretches_are_cut_where_they_end(first, width):
+    edges = np.array([0, 5, 6, 50, 120])
+    numbers, cuts = Stretches(edges).cut(first, first + width)
+    expected = np.searchsorted(edges, np.arange(first, first + width), side="right") - 1
+    np.testing.assert_array_equal(np.repeat(numbers, np.diff(cuts)), expected)
+    np.testing.assert_array_equal(Stretches(edges).first_rows(numbers), edges[numbers])
