@@ -13,6 +13,7 @@ import time
 import nbformat
 from nbclient import NotebookClient
 
+NOTICE = re.compile(r"^fastsksd: compiling|\d+ functions, \d+ s")
 NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?")
 
 
@@ -31,7 +32,7 @@ def tidy(notebook):
         cell.metadata.pop("execution", None)
         joined = []
         for output in cell.get("outputs", []):
-            if output.get("text", "").lstrip("\r ").startswith("fastsksd: compiling"):
+            if NOTICE.search(output.get("text", "")):
                 continue
             if (
                 joined

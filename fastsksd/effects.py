@@ -665,7 +665,7 @@ def effects_of(
         tested = _in_order(cast(Samples, result._samples))
         labels = result._chain
     if labels is None and result.lag > 2:
-        labels = np.zeros(len(whole.x), dtype=int)
+        labels = np.zeros(int(whole.rows.max()) + 1, dtype=int)  # draws may have been left out
     coordinates = check_coordinates(result.names if names is None else names, whole.x.shape[1])
     chain = None if labels is None else labels[whole.rows]
     effects = coordinate_effects(whole.x, cast(Array, whole.scores), coordinates, chain)

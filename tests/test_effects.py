@@ -402,3 +402,15 @@ def test_numbers_of_a_funnel_are_rough():
     assert undecided.verdict == "undecided" and undecided.n_needed is None
     normal = fs.effect_sizes(rng.standard_normal((100, 2)), np.negative)
     np.testing.assert_allclose(normal.linearity, 1.0)
+
+
+def test_draws_that_chains_leave_out_are_no_matter():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((600, 2))
+    for k in range(1, 600):
+        x[k] = 0.5 * x[k - 1] + np.sqrt(0.75) * x[k]
+    for options in (dict(lag="auto"), dict(chains=np.repeat([5, 2], 300))):
+        result = fs.gof_test(x, np.negative, n_resamples=49, rng=0, **options)
+        assert result.n_test < 600 and result.effects.shift.shape == (len(result.effects),)
+        assert np.all(result.effects.shift_error[:2] > 1.2 * fs.effect_sizes(x, -x).shift_error)
+        assert "shift" in result.summary()
