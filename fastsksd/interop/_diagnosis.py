@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._typing import Array
+from .._validate import ArgumentError
 from ..effects import Effect, Effects, coordinate_effects
 from ..procedure.location_scale import marginal_pvalues
 from ..procedure.mixing import bulk_and_tail_size, split_chains, split_rhat
@@ -170,12 +171,21 @@ class Diagnosis:
             The verdict first.
         """
         chains = f"{self.n_chains} chain{'s' * (self.n_chains > 1)}"
-        verdict = "rejected" if self.result.reject() else "not rejected"
-        notes = [
-            f"{self.n_draws} draws of {chains}, in unconstrained space: the model is {verdict} at "
-            f"level 0.05 (p-value {self.result.pvalue:.3g})",
-            *self.said(),
-        ]
+        verdict = (
+            f"the model is {self.result.verdict} at level 0.05 (p-value {self.result.pvalue:.3g})"
+        )
+        if self.result.draws_needed:
+            verdict = f"the chains are {self.result.verdict}"
+        notes = [f"{self.n_draws} draws of {chains}, in unconstrained space: {verdict}"]
+        notes += self.said()
+        found = self.result.chains
+        if found is not None and found.different:
+            some = ", ".join(str(one) for one in found.different)
+            notes.append(f"chains that differ from the others: {some}")
+        if found is not None and found.burn_in:
+            notes.append(
+                f"the start has not settled: drop the first {found.burn_in} draws of every chain"
+            )
         worst = np.nanmin(self.ess_bulk) if np.isfinite(self.ess_bulk).any() else np.nan
         if not worst >= _FEW:
             size = "unknown" if np.isnan(worst) else f"{worst:.0f}"
@@ -185,8 +195,8 @@ class Diagnosis:
             )
         if np.nanmax(self.r_hat, initial=1.0) > _MIXED:
             notes.append(
-                f"R-hat above {_MIXED}: chains disagree with each other, so that they can't all "
-                "agree with the model"
+                f"the largest R-hat is {np.nanmax(self.r_hat):.3f}, above {_MIXED}: the chains "
+                "have not mixed well"
             )
         notes += rough_note(self.effects)
         if self.n_divergent:
@@ -219,7 +229,9 @@ class Diagnosis:
                     row.name,
                     *shift,
                     *stretch,
-                    _number(self.pvalues_adjusted[k], ".2g"),
+                    "<1e-16"
+                    if self.pvalues_adjusted[k] < 1e-16
+                    else _number(self.pvalues_adjusted[k], ".2g"),
                     _number(self.ess_bulk[k], ".0f"),
                     _number(self.ess_tail[k], ".0f"),
                     _number(self.r_hat[k], ".2f"),
@@ -237,6 +249,15 @@ class Diagnosis:
 def diagnose(draws: Draws, level: float, options: dict[str, Any]) -> Diagnosis:
     """The diagnosis of draws, see `Draws.diagnose`."""
     chain = np.unique(draws.chain, return_inverse=True)[1].reshape(-1)
+    still = [
+        name for name, width in zip(draws.names, np.ptp(draws.x, axis=0), strict=True) if not width
+    ]
+    if still:
+        raise ArgumentError(
+            "draws",
+            f"never change in {', '.join(still[:5])}{' ...' * (len(still) > 5)}: every proposal "
+            "was rejected, or the parameter is a constant",
+        )
     effects = coordinate_effects(draws.x, draws.score, draws.names, chain).at(level)
     pvalues = marginal_pvalues(draws.x, draws.score, chain)
     known = np.isfinite(pvalues)

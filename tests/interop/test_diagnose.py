@@ -71,7 +71,7 @@ def test_slow_and_stuck_chains_are_said():
     x = x / x.std()
     diagnosis = collect([Block("a", ["a"], x, -x)]).diagnose()
     assert "neither p-values nor intervals are reliable" in repr(diagnosis)
-    assert "chains disagree with each other" in repr(diagnosis)
+    assert "the chains have not mixed well" in repr(diagnosis)
 
 
 def test_draws_that_were_dropped_leave_chains_of_unequal_length():
@@ -122,3 +122,23 @@ def test_bad_input_is_named():
         draws.diagnose(nothing=1)
     with pytest.raises(ValueError, match=r"`draws` must be at least 20"):
         run(0, chains=1, n=19).diagnose()
+
+
+def test_short_chains_a_start_that_has_not_settled_and_chains_that_stand_still():
+    rng = np.random.default_rng(0)
+    walk = np.cumsum(rng.standard_normal((2, 100, 1)), axis=1)
+    assert "the chains are too short to tell: about" in diagnosed(walk).notes()[0]
+    start = rng.standard_normal((4, 1000, 1))
+    start[:, :100] += 4.0
+    assert any("drop the first" in note for note in diagnosed(start).notes())
+    stuck = rng.standard_normal((4, 500, 1))
+    stuck[2] += 3.0
+    assert "chains that differ from the others: 2" in diagnosed(stuck).notes()
+    still = np.ones((4, 100, 3))
+    with pytest.raises(ValueError, match="`draws` never change in a"):
+        diagnosed(still)
+
+
+def diagnosed(z):
+    names = ["a", "b", "c"][: z.shape[2]]
+    return collect([Block("a", names, z, -z)]).diagnose(n_resamples=99)

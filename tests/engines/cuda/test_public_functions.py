@@ -36,7 +36,7 @@ def test_gof_test_is_that_of_the_cpu(options):
         gpu.statistic, cpu.statistic, rtol=1e-5 if "fourier" in options["engine"] else 1e-10
     )
     np.testing.assert_allclose(gpu.null_distribution, cpu.null_distribution, rtol=1e-4, atol=1e-5)
-    assert gpu.pvalue == pytest.approx(cpu.pvalue)
+    assert gpu.pvalue == pytest.approx(cpu.pvalue, nan_ok=True)  # few samples for a lag
     np.testing.assert_allclose(gpu.slices.g, cpu.slices.g, atol=1e-10)
 
 
