@@ -8,6 +8,8 @@ files.
 import hashlib
 import importlib.util
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -43,7 +45,56 @@ _LIBRARY = {f"interop/{name}.py": name for name in ("torch", "jax", "pymc", "num
 _LIBRARY |= {"learning/lsd.py": "jax"}
 
 
+# Tests that the simulator of CUDA runs in a process of its own: it takes one core for two minutes.
+_SIMULATED = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+_SIMULATED += ["tests/engines/cuda", "tests/engines/test_contract.py", "-k"]
+_SIMULATED += [
+    "not test_bench and not light and not family and not loss and (not test_contract or "
+    "(test_statistics_match_the_reference and direct and not 23))"
+]
+_WAITS = "test_kernels_in_the_simulator"
+
+
+class Simulator:
+    """Starts the process; the call waits for it, and returns its exit code and what it printed."""
+
+    def __init__(self):
+        self.output = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(
+            [sys.executable, *_SIMULATED],
+            cwd=Path(__file__).parent.parent,
+            env=os.environ | {"NUMBA_ENABLE_CUDASIM": "1"},
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+        )
+
+    def __call__(self):
+        code = self.process.wait(timeout=1200)
+        self.output.seek(0)
+        return code, self.output.read()
+
+
+_running = []
+
+
+@pytest.fixture
+def simulator():
+    return _running[0]
+
+
+def pytest_collection_finish(session):
+    """The simulator runs beside the other tests."""
+    if any(item.name == _WAITS for item in session.items) and not session.config.option.collectonly:
+        _running.append(Simulator())
+
+
+def pytest_sessionfinish():
+    for one in _running:
+        one.process.kill()
+
+
 def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.name == _WAITS)  # it waits, so it comes last
     for item in items:
         if not isinstance(item, pytest.DoctestItem):
             continue

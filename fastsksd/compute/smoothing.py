@@ -94,15 +94,12 @@ def stein_entry(v, eta, precision, kv, keta, kboth, k):
     return v * kv + eta * keta + kboth + (v * eta + precision) * k
 
 
-@compiled
 def both_products(a, b, c):
     """``a c``, then ``b c``."""
     m, n = c.shape
     out = np.empty((2 * m, n))
-    for q in range(m):
-        for i in range(n):
-            out[q, i] = a[q, i] * c[q, i]
-            out[m + q, i] = b[q, i] * c[q, i]
+    np.multiply(a, c, out=out[:m])
+    np.multiply(b, c, out=out[m:])
     return out
 
 
@@ -125,14 +122,10 @@ def finish_adjoint(back, v, drift, z, eta, spread):
             spread[q, i] = eta[q, i] * z[q, i]
 
 
-@compiled
 def squares_of(v, eta):
     """``v^2 + eta^2``."""
-    m, n = v.shape
-    out = np.empty((m, n))
-    for q in range(m):
-        for i in range(n):
-            out[q, i] = squares_entry(v[q, i], eta[q, i])
+    out = v * v
+    out += eta * eta
     return out
 
 
@@ -176,17 +169,14 @@ def finish_self_terms(spread, diagonal, squares, alpha, v, eta, smoothed):
             alpha[q, i] *= squares[q, i]
 
 
-@compiled
 def stein_products(v, eta, alpha):
     """``v alpha``, ``eta alpha``, ``v eta alpha``, and ``alpha`` itself, one after another."""
     m, n = alpha.shape
     out = np.empty((4 * m, n))
-    for q in range(m):
-        for i in range(n):
-            out[q, i] = v[q, i] * alpha[q, i]
-            out[m + q, i] = eta[q, i] * alpha[q, i]
-            out[2 * m + q, i] = v[q, i] * eta[q, i] * alpha[q, i]
-            out[3 * m + q, i] = alpha[q, i]
+    np.multiply(v, alpha, out=out[:m])
+    np.multiply(eta, alpha, out=out[m : 2 * m])
+    np.multiply(v, out[m : 2 * m], out=out[2 * m : 3 * m])
+    out[3 * m :] = alpha
     return out
 
 

@@ -4,10 +4,7 @@ Errors say what is missing, "auto" does not take it, and kernels run in the simu
 process.
 """
 
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import numba
 import numpy as np
@@ -19,40 +16,16 @@ from fastsksd.cli import main
 from fastsksd.compute.pointwise import kernel_derivatives, stein_term
 from fastsksd.engines import cuda
 
-ROOT = Path(__file__).parent.parent.parent
 X = np.random.default_rng(0).standard_normal((20, 2))
 
 
-def test_kernels_in_the_simulator():
+def test_kernels_in_the_simulator(simulator):
     """Most of tests/engines/cuda, and the smallest cases of the engines' contract.
 
     Continuous integration runs all of it.
     """
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        "tests/engines/cuda",
-        "tests/engines/test_contract.py",
-    ]
-    command += [
-        "-k",
-        "not test_bench and not light and not family and not loss and (not test_contract or "
-        "(test_statistics_match_the_reference and direct and not 23))",
-    ]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=os.environ | {"NUMBA_ENABLE_CUDASIM": "1"},
-        capture_output=True,
-        text=True,
-        timeout=1200,
-    )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    code, output = simulator()
+    assert code == 0, output[-6000:]
 
 
 def without_cuda(monkeypatch):
