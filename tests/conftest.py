@@ -91,6 +91,8 @@ def pytest_collection_finish(session):
 def pytest_sessionfinish():
     for one in _running:
         one.process.kill()
+        one.process.wait()
+        one.output.close()
 
 
 def pytest_collection_modifyitems(items):
