@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import Any
@@ -15,7 +16,7 @@ class _Notice(event.Listener):
     """A line on standard error when compilation begins, and a count when it takes longer.
 
     Only code of this package counts, and only where somebody is watching. Code that comes from the
-    cache is not compiled.
+    cache is not compiled. A stream that can't be written to must not stop a computation.
     """
 
     def __init__(self) -> None:
@@ -31,11 +32,7 @@ class _Notice(event.Listener):
             return
         if self.start is None:
             self.start = time.monotonic()
-            print(
-                "fastsksd: compiling for this machine, once; `fastsksd warmup` does it beforehand.",
-                file=sys.stderr,
-                flush=True,
-            )
+            _say("fastsksd: compiling once for this machine; `fastsksd warmup` does it ahead.\n")
         self._show()
 
     def on_end(self, compilation: Any) -> None:
@@ -51,7 +48,13 @@ class _Notice(event.Listener):
         seconds = time.monotonic() - (self.start or 0.0)  # since the first line
         if seconds > _PATIENCE:
             text = f"  {self.done} functions, {seconds:.0f} s" if self.depth else ""
-            print(f"\r{text:<30}\r", end="", file=sys.stderr, flush=True)
+            _say(f"\r{text:<30}\r")
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def _is_ours(compilation: Any) -> bool:
@@ -61,10 +64,9 @@ def _is_ours(compilation: Any) -> bool:
 
 def _is_watched() -> bool:
     """Whether standard error is a terminal or a notebook."""
-    stream = sys.stderr
-    return stream is not None and (
-        stream.isatty() or "ipykernel.iostream" in type(stream).__module__
-    )
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, none, or no file
+        return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
+    return False
 
 
 _notice = _Notice()

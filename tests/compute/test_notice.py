@@ -51,3 +51,19 @@ def test_count_is_shown_when_it_takes_long_and_wiped_off(said):
 def test_nothing_for_a_program_or_for_code_of_others(said):
     assert said(io.StringIO()) == ""
     assert said(Terminal(), SimpleNamespace(py_func=lambda x: x)) == ""
+
+
+def test_a_stream_that_fails_stops_nothing(said, monkeypatch):
+    class Broken(Terminal):
+        def write(self, text):
+            raise BrokenPipeError
+
+    assert said(Broken()) == ""
+    closed = Terminal()
+    closed.close()
+    for stream in (None, object(), closed):
+        monkeypatch.setattr(notice.sys, "stderr", stream)
+        listener = notice._Notice()
+        listener.on_start(compilation(dot))
+        listener.on_end(compilation(dot))
+        assert listener.done == 1
