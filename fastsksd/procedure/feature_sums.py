@@ -72,11 +72,12 @@ class Groups(NamedTuple):
     """Groups of `size` consecutive rows. They begin anew at every break, the first of which is 0.
 
     The number of a group is that of its stretch between breaks times a large number, plus its
-    number within.
+    number within. Rows may be `dependent` on others of their group, as draws of chains are.
     """
 
     breaks: tuple[int, ...]
     size: int
+    dependent: bool = False
 
     def cut(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of the groups of rows first..last, and their edges counted from `first`."""
@@ -95,16 +96,14 @@ class Groups(NamedTuple):
 
     def doubled(self) -> Groups:
         """Groups of twice the size."""
-        return Groups(self.breaks, 2 * self.size)
+        return self._replace(size=2 * self.size)
 
 
 class Stretches(NamedTuple):
-    """The stretches of chains as groups, from ``edges[k]`` to ``edges[k + 1]``, of any length.
-
-    Pairs within a stretch have a mean of their own, so they are the same in all replicates.
-    """
+    """The stretches of chains as groups, from ``edges[k]`` to ``edges[k + 1]``, of any length."""
 
     edges: np.ndarray
+    dependent: bool = True
 
     def cut(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         """As `Groups.cut`."""
@@ -247,7 +246,12 @@ class FeatureSums:
         return self._sorted()[0]
 
     def meet(self, weights: Array, null: str) -> list[Met]:
-        """Statistics and replicates of all components, for weights of the groups in order."""
+        """Statistics and replicates of all components, for weights of the groups in order.
+
+        Pairs within groups of dependent rows have a mean of their own. They are left out, or the
+        same in all replicates.
+        """
+        dependent = self.groups.dependent
         numbers, order = self._sorted()
         rows = self.groups.first_rows(numbers)
         results = []
@@ -257,8 +261,8 @@ class FeatureSums:
             sums, own, n = self._sums[k][order[start:stop]], self.own[k], self.n[k]
             total = sums.sum(axis=0)
             mine = np.ascontiguousarray(weights[:, start:stop])
-            if isinstance(self.groups, Stretches) and one.features.by_feature:
-                # Pairs within stretches are left out, and units are those of sums over them.
+            if dependent and one.features.by_feature:
+                # Units are those of sums over groups.
                 own, n = np.einsum("gf,gf->f", sums, sums), len(sums)
             pairs, scale = n * (n - 1.0), resampling_scale(null, n)
             if self.importance[k].any():
@@ -266,10 +270,10 @@ class FeatureSums:
                 scale *= pairs / (weight**2 - squares)
                 pairs = weight**2 - squares
             statistics = one.features.pair_sums(total, own, n) / pairs
-            if isinstance(self.groups, Stretches) and not one.features.by_feature:
+            if dependent and not one.features.by_feature:
                 mine = np.vstack([mine, np.ones(mine.shape[1])])
             replicates = scale * one.features.replicates(sums, own, n, mine)
-            if len(mine) > len(weights):  # what pairs within stretches add to the statistic
+            if len(mine) > len(weights):  # what pairs within groups add to the statistic
                 replicates = replicates[:-1] + (statistics.sum() - replicates[-1])
             statistics = check_statistic(statistics)
             results.append(Met(statistics, replicates, one, total, own, n, pairs))
