@@ -16,11 +16,9 @@ import numpy as np
 
 from .._typing import Array
 
-MATTERS = 0.1  # of a standard error
+MATTERS = 1.0  # standard errors of a mean score
 _SINGLE = float(np.finfo(np.float32).eps)
-# Samples at which scores are evaluated again, at most; all of them where there are fewer, since a
-# function that is compiled for their number would be compiled anew.
-_ROWS = 4000
+_ROWS = 500  # samples at which scores are evaluated again, at most
 _STEP = 0.01  # deviations
 
 
