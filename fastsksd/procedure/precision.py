@@ -2,7 +2,7 @@
 
 A test sees a mean of Stein features that is a few standard errors from zero. Rounding errors of
 the scores that have one sign shift it as a misfit would. How large they are is measured: the score
-function is evaluated at four points in a row, a hundredth of a deviation apart. What third
+function is evaluated at four points in a row, a twentieth of a deviation apart. What third
 differences leave of it is rounding, of the samples and of all sums inside of the function. Where
 there is no function, the spacing of the numbers themselves is what is known, and sums may be off by
 more.
@@ -19,7 +19,7 @@ from .._typing import Array
 MATTERS = 1.0  # standard errors of a mean score
 _SINGLE = float(np.finfo(np.float32).eps)
 _ROWS = 500  # samples at which scores are evaluated again, at most
-_STEP = 0.01  # deviations
+_STEP = 0.05  # deviations
 
 
 def score_noise(

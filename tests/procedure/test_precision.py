@@ -19,8 +19,8 @@ def single(x):
 
 def far(x):
     """The same about zero, computed with large numbers that cancel."""
-    x = x.astype(np.float32) + np.float32(3e6)
-    return np.float32(3e6) - x
+    x = x.astype(np.float32) + np.float32(4e6)
+    return np.float32(4e6) - x
 
 
 def test_double_precision_has_no_noise():
@@ -34,7 +34,7 @@ def test_noise_is_measured_with_the_function():
     exact = np.sqrt(np.mean((scores + NEAR) ** 2, axis=0))
     worst = np.max(np.sqrt(500) * exact / scores.std(axis=0))
     noise = score_noise(NEAR, scores, lambda z, rows: far(z).astype(float))
-    assert 0.3 * worst < noise < 2.0 * worst
+    assert 0.5 * worst < noise < 2.0 * worst
     # Numbers alone do not show it.
     assert score_noise(NEAR, scores) < 1e-4
 
@@ -69,4 +69,4 @@ def test_curved_scores_are_no_noise():
     """Of a score in single precision that is far from linear."""
     x = NEAR.astype(np.float32)
     noise = score_noise(x.astype(float), -np.sinh(x).astype(float), lambda z, _: -np.sinh(z))
-    assert noise < 0.01
+    assert noise < 0.05
