@@ -72,7 +72,7 @@ examples:
     fastsksd test draws.npz:x --scores draws.npz:score --json --html report.html
 
 exit code: 0 when the model is not rejected, 1 when it is, 2 for an error, 3 when
-chains are too short to tell.
+chains are too short, or effective samples too few, to tell.
 
 The density of the model must be on all of R^d: transform bounded variables (a
 variance, a probability) first, with the Jacobian in the score. The very first
@@ -94,6 +94,11 @@ _WHAT: dict[str, dict[str, Any]] = {
         metavar="COLUMN",
         help="column with the chain of each row, for draws of Markov chains in their order, which "
         "are then tested with --lag auto; it is no coordinate (an .nc file knows its chains)",
+    ),
+    "--weights": dict(
+        metavar="COLUMN",
+        help="column with the importance weight of each row, for particles and importance samples; "
+        "it is no coordinate",
     ),
     "--drop-nan": dict(
         action="store_true",

@@ -32,6 +32,8 @@ from .targets import load_score, make_model
 LARGE = 2**25  # bytes from which on a file is read as a stream
 SLOW = 2**24  # numbers from which on the test of a family takes about half a minute
 _BLOCK_BYTES = 2**22  # of numbers read at a time
+# Options that name a column of the file, and what it holds.
+_BESIDE = {"chains": "a label", "weights": "a number"}
 # Values that options may have for a stream.
 _STREAMED = {
     "method": ("sksd",),
@@ -49,7 +51,7 @@ def run_test(arguments: Namespace) -> int:
     """Carry out ``fastsksd test``.
 
     Returns the exit code: 0 when the model is not rejected, 1 when it is, 2 for an error, 3 when
-    chains are too short to tell.
+    chains are too short, or effective samples too few, to tell.
     """
     shell = Shell(
         {"x": arguments.samples, "chunks": arguments.samples, "score": _target(arguments)}
@@ -137,21 +139,29 @@ class Job:
             raise CommandError("--divergences is for .nc files, which say what draws diverged")
         self._check_target(needed=True)
         path, columns = self.arguments.samples, self.arguments.columns
-        labels = None
-        if self.arguments.chains is not None:
-            labels = open_file(path, self.arguments.chains)
-            if len(labels.columns) > 1:
-                raise CommandError("--chains must name one column, with a label for every row")
-            if columns is None:
-                columns = [k for k in range(labels.width) if k != labels.columns[0]]
+        beside = [self._beside(path, name) for name in self._columns_beside]
+        if beside and columns is None:
+            taken = [one.columns[0] for one in beside]
+            columns = [k for k in range(beside[0].width) if k not in taken]
         self.sources = [open_file(path, columns)]
         if self.arguments.scores is not None:
             self.sources.append(self._scores())
             self.against = f"the scores in {self.arguments.scores}"
         else:
             self.score, self.against = self._function()
-        if labels is not None:
-            self.sources.append(labels)
+        self.sources += beside
+
+    @property
+    def _columns_beside(self) -> list[str]:
+        """Options given that name a column which is no coordinate."""
+        return [name for name in _BESIDE if getattr(self.arguments, name) is not None]
+
+    def _beside(self, path: str, name: str) -> Source:
+        """The column that the option `name` names."""
+        source = open_file(path, getattr(self.arguments, name))
+        if len(source.columns) > 1:
+            raise CommandError(f"--{name} must name one column, with {_BESIDE[name]} for every row")
+        return source
 
     def _open_draws(self) -> None:
         """Draws of a sampler, with the gradients it stored, or against what is given.
@@ -161,6 +171,8 @@ class Job:
         arguments = self.arguments
         if arguments.chains is not None:
             raise CommandError("--chains is for files of rows; an .nc file knows its chains")
+        if arguments.weights is not None:
+            raise CommandError("--weights is for files of rows, not for .nc files")
         self._check_target(needed=False)
         options = dict(divergences=arguments.divergences or "error", drop=arguments.drop_nan)
         values = self._scores_of_draws() if arguments.scores is not None else None
@@ -273,8 +285,8 @@ class Job:
 
     def _unstreamable(self) -> str | None:
         """The first of the options that a stream can't have."""
-        if self.arguments.chains is not None:
-            return f"--chains {self.arguments.chains}"
+        for name in self._columns_beside:
+            return f"--{name} {getattr(self.arguments, name)}"
         if "chains" in self.options and "lag" not in self.options:
             return "--lag auto"
         for name, allowed in _STREAMED.items():
@@ -323,8 +335,9 @@ class Job:
         kept, dropped = finite_rows(self.sources, arrays, drop=self.arguments.drop_nan)
         self.dropped += dropped
         self.n = kept[0].shape[0]
-        if self.arguments.chains is not None:
-            self.options["chains"] = kept[-1][:, 0]
+        given = self._columns_beside
+        for name, values in zip(given, kept[len(kept) - len(given) :], strict=True):
+            self.options[name] = values[:, 0]
         score = kept[1] if self.score is None else self.score
         if self.n * self.d > SLOW and not {"n_slices", "basis", "method"} & set(self.options):
             self.note(
