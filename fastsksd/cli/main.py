@@ -1,4 +1,5 @@
-"""The command line: ``fastsksd test``, ``demo``, ``info``, ``warmup``, ``bench``, ``reproduce``.
+"""The command line: ``fastsksd test``, ``demo``, ``info``, ``warmup``, ``bench``, ``reproduce``,
+``report``.
 
 Only parsers are here; the work is imported when it is asked for.
 """
@@ -6,6 +7,7 @@ Only parsers are here; the work is imported when it is asked for.
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import shlex
 import sys
@@ -19,10 +21,18 @@ from ..kernels import KERNELS
 
 
 def count(text: str) -> int:
-    """A positive number, from a flag."""
+    """A positive whole number, from a flag."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def positive(text: str) -> float:
+    """A positive number that may have a fraction, from a flag."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError("must be positive")
     return value
 
 
@@ -258,6 +268,10 @@ def _parser() -> argparse.ArgumentParser:
         "--peers", action="store_true", help="the same work in JAX, which must be installed"
     )
     _add_reproduce(commands)
+    report = commands.add_parser(
+        "report", help="write a page from the results that studies left in a folder"
+    )
+    report.add_argument("folder", help="where `fastsksd reproduce` left them, finished or not")
     return parser
 
 
@@ -305,6 +319,11 @@ def _add_reproduce(commands: Any) -> None:
     )
     reproduce.add_argument(
         "--resume", action="store_true", help="continue with what the folder holds"
+    )
+    reproduce.add_argument(
+        "--minutes",
+        type=positive,
+        help="begin no trial after so many minutes (of each study); go on later with --resume",
     )
 
 
@@ -405,6 +424,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
                     jobs=arguments.jobs,
                     client=client,
                     resume=arguments.resume,
+                    minutes=arguments.minutes,
                     progress=ProgressBar(name),
                 )
                 print(
@@ -418,6 +438,17 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _report(arguments: argparse.Namespace) -> int:
+    from ..experiments import RunError, write_page
+
+    try:
+        print(write_page(arguments.folder))
+    except (RunError, ImportError) as error:
+        print(f"fastsksd: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
 _COMMANDS = {
     "test": _test,
     "demo": _demo,
@@ -425,4 +456,5 @@ _COMMANDS = {
     "warmup": _warmup,
     "bench": _bench,
     "reproduce": _reproduce,
+    "report": _report,
 }
