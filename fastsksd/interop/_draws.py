@@ -22,6 +22,7 @@ from .._typing import Array
 from .._validate import ArgumentError, Option, check_choice, check_probability
 from ..effects import FEWEST
 from ..gof import gof_test
+from ..report.directions import check_coordinates
 from ..result import GofResult
 from ._diagnosis import Diagnosis, diagnose
 
@@ -79,7 +80,8 @@ class Draws:
             Outcome of the test, with the names of the columns.
         """
         options = {"chains": self.chain} | options
-        return replace(gof_test(self.x, self.score, **options), names=self.names)
+        result = gof_test(self.x, self.score, **options)
+        return replace(result, names=check_coordinates(self.names, np.shape(self.x)[-1]))
 
     def diagnose(self, *, level: float = 0.95, **options: Any) -> Diagnosis:
         """Make one table of the run: a row per parameter, beside ESS and R-hat.
