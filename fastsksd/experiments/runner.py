@@ -45,7 +45,17 @@ Task: TypeAlias = dict[str, Any]
 Row: TypeAlias = dict[str, Any]
 Progress: TypeAlias = Callable[[int, int], object]
 
-EXPERIMENTS = ("benchmark_gof", "rbm", "ica", "level", "chains", "power", "peers", "effects")
+EXPERIMENTS = (
+    "benchmark_gof",
+    "rbm",
+    "ica",
+    "level",
+    "chains",
+    "power",
+    "peers",
+    "effects",
+    "weights",
+)
 
 
 # Digits of the numbers in the files: enough for any table, and files stay small.
