@@ -51,10 +51,7 @@ class Checkpoint:
     ) -> None:
         self.path = Path(path)
         self.seeds = seeds
-        state = {
-            name: value if np.ndim(value) == 0 else list(map(int, value))
-            for name, value in cast("dict[str, Any]", seeds.state).items()
-        }
+        state = state_of(seeds)
         try:
             self.held = journal.hold(self.path)
         except journal.Busy as error:
@@ -116,6 +113,14 @@ class Checkpoint:
         """Close the file, for others to write."""
         self.file.close()
         self.held.close()
+
+
+def state_of(seeds: np.random.SeedSequence) -> dict[str, Any]:
+    """Seeds as data that JSON can hold."""
+    return {
+        name: value if np.ndim(value) == 0 else list(map(int, value))
+        for name, value in cast("dict[str, Any]", seeds.state).items()
+    }
 
 
 def _plain(value: Any) -> Any:
