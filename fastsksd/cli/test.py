@@ -110,7 +110,6 @@ class Job:
             self.options["kernel"] = kernel(arguments.bandwidth)
         self.dropped = self.n = 0
         self.score: Any = None
-        self.fit: Refit | None = None
         self.against: str = ""
         self.sources: list[Source] = []
         if is_netcdf(arguments.samples):
@@ -239,7 +238,7 @@ class Job:
                 raise CommandError(
                     f"--jobs: other processes can't import {arguments.fit}; give MODULE:FUNCTION"
                 )
-            self.fit = Refit(
+            self.options["fit"] = Refit(
                 load_fit(arguments.fit),
                 n_jobs=arguments.jobs,
                 checkpoint=arguments.checkpoint,
@@ -347,13 +346,13 @@ class Job:
         self.n = kept[0].shape[0]
         if self.arguments.chains is not None:
             self.options["chains"] = kept[-1][:, 0]
-        score = self.score if self.score is not None or self.fit is not None else kept[1]
+        score = self.score if self.score is not None or "fit" in self.options else kept[1]
         if self.n * self.d > SLOW and not {"n_slices", "basis", "method"} & set(self.options):
             self.note(
                 "the default test of so many samples takes half a minute or more; "
                 "--n-slices 3 --train 2000 takes less"
             )
-        result = gof_test(kept[0], score, fit=self.fit, rng=self.arguments.seed, **self.options)
+        result = gof_test(kept[0], score, rng=self.arguments.seed, **self.options)
         if result.tolerated is not None:  # with the names of the file
             effects = effects_of(result, names=self.names)
             tolerated = check_tolerance(self.options["tolerance"]).of(effects)

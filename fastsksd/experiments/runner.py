@@ -35,7 +35,18 @@ Task: TypeAlias = dict[str, Any]
 Row: TypeAlias = dict[str, Any]
 Progress: TypeAlias = Callable[[int, int], object]
 
-EXPERIMENTS = ("benchmark_gof", "rbm", "ica", "level", "chains", "power", "peers", "effects", "fit")
+EXPERIMENTS = (
+    "benchmark_gof",
+    "rbm",
+    "ica",
+    "level",
+    "chains",
+    "power",
+    "peers",
+    "effects",
+    "weights",
+    "fit",
+)
 
 
 class RunError(Exception):

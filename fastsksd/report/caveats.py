@@ -10,6 +10,7 @@ import numpy as np
 from .._typing import Array
 from .._validate import Option, OptionFormat
 from ..procedure.fitted import Fitted
+from ..procedure.precision import MATTERS
 from ..procedure.split import Samples
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def caveats_of(result: GofResult, explanation: Explanation | None) -> tuple[Cave
         )
     if result.neighbour_correlation:
         caveats.append(dependent(result.neighbour_correlation))
+    if result.score_noise >= MATTERS:
+        caveats.append(imprecise(result.score_noise))
     if result.fitted is not None:
         caveats += _of_fit(result.fitted)
     return (*caveats, *(() if explanation is None else explanation.caveats))
@@ -99,6 +102,14 @@ def _of_fit(fitted: Fitted) -> list[Caveat]:
             )
         )
     return caveats
+
+
+def imprecise(noise: float) -> Caveat:
+    """Of scores in single precision whose rounding errors matter."""
+    return Caveat(
+        f"scores are in single precision, with rounding errors of about {noise:.2g} standard "
+        "errors of their mean, which the test may see; compute them in double precision"
+    )
 
 
 def dependent(correlation: float) -> Caveat:

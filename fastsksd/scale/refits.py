@@ -288,6 +288,10 @@ def _check_input(x: Any, options: Options) -> tuple[tuple[str, ...] | None, Arra
             "is for independent samples: samples drawn from a fitted model have no memory",
             remedy=("Thin the chains, and leave out ", Option("chains"), " and ", Option("lag")),
         )
+    if options.weights is not None:
+        raise ArgumentError(
+            "weights", "are not known to ", Option("fit"), ", which takes samples alone"
+        )
     return column_names(x), check_samples(x, min_rows=4)
 
 

@@ -212,6 +212,7 @@ def test_a_fit_that_returns_nothing_usable(fit, message):
         (dict(tolerance={"shift": 0.1}), "tolerance"),
         (dict(train=NORMAL, n_slices=1), "train"),
         (dict(score_q=np.negative, estimator="exact"), "score_q"),
+        (dict(weights=np.ones(60)), "weights"),
         (dict(n_resamples=0), "n_resamples"),
     ],
 )
