@@ -133,6 +133,16 @@ _AGAINST: dict[str, dict[str, Any]] = {
         '.json file like {"model": "mixture", "weights": [0.5, 0.5], "means": [[-1], [1]], '
         '"covs": 1} (also ica, rbm)',
     ),
+    "--fit": dict(
+        metavar="NAME",
+        help="fit the model to the samples themselves, and refit it to samples of the fitted one: "
+        "gaussian, laplace, student-t, ica, or MODULE:FUNCTION from samples to a model with .score "
+        "and .sample; also file.py:function",
+    ),
+    "--jobs": dict(type=count, metavar="N", help="processes of --fit (default: none)"),
+    "--checkpoint": dict(
+        metavar="FILE", help="file in which --fit keeps its refits; the same command goes on"
+    ),
     "--mean": dict(
         help="mean of gaussian: a number, numbers separated by commas, or a file of them "
         "(default 0)"
@@ -167,7 +177,9 @@ _HOW: dict[str, dict[str, Any]] = {
         help="null distribution; spectral gives p-values far below 1/1000 (default wild)",
     ),
     "--n-resamples": dict(
-        type=count, metavar="N", help="replicates of the null distribution (default 1000)"
+        type=count,
+        metavar="N",
+        help="replicates of the null distribution (default 1000; refits of --fit, default 199)",
     ),
     "--n-slices": dict(
         type=count,
@@ -218,8 +230,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.line = shlex.join(["fastsksd", *argv])
     try:
         return _COMMANDS[arguments.command](arguments)
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"\n{str(stop) or 'interrupted'}", file=sys.stderr)
         return 130
 
 

@@ -22,12 +22,13 @@ from ..engines.cuda import CudaUnavailable, DeviceOutOfMemory
 from ..gof import gof_test
 from ..kernels import KERNELS
 from ..result import GofResult
+from ..scale.refits import Refit
 from ..scale.streaming import gof_stream
 from .files import is_file_name, is_netcdf, open_draws, open_file
 from .output import Tested, as_json, as_page, as_words, check_page
 from .shell import OPTIONS, PARAMETERS, Shell
 from .sources import FileError, Source, finite_rows, plural, read_all, read_blocks
-from .targets import load_score, make_model
+from .targets import load_fit, load_score, make_model
 
 LARGE = 2**25  # bytes from which on a file is read as a stream
 SLOW = 2**24  # numbers from which on the test of a family takes about half a minute
@@ -72,8 +73,9 @@ def run_test(arguments: Namespace) -> int:
 
 def _target(arguments: Namespace) -> str:
     """What the samples are tested against, as the user wrote it."""
-    if arguments.model is not None:
-        return f"--model {arguments.model}"
+    for name in ("model", "fit"):
+        if getattr(arguments, name) is not None:
+            return f"--{name} {getattr(arguments, name)}"
     return arguments.scores or " ".join(filter(None, ["--score", arguments.score]))
 
 
@@ -161,6 +163,8 @@ class Job:
         arguments = self.arguments
         if arguments.chains is not None:
             raise CommandError("--chains is for files of rows; an .nc file knows its chains")
+        if arguments.fit is not None:
+            raise CommandError("--fit is for independent samples, and .nc files hold chains")
         self._check_target(needed=False)
         options = dict(divergences=arguments.divergences or "error", drop=arguments.drop_nan)
         values = self._scores_of_draws() if arguments.scores is not None else None
@@ -208,15 +212,18 @@ class Job:
         """One thing to test against, and no flag of another."""
         given = [
             f"--{name}"
-            for name in ("scores", "score", "model")
+            for name in ("scores", "score", "model", "fit")
             if getattr(self.arguments, name) is not None
         ]
         if len(given) > 1 or (needed and not given):
             what = "give" if not given else f"{' and '.join(given)} are given; choose"
             raise CommandError(
-                f"{what} one of --scores FILE, --score MODULE:FUNCTION or --model NAME, to say "
-                "what the samples are tested against"
+                f"{what} one of --scores FILE, --score MODULE:FUNCTION, --model NAME or --fit "
+                "NAME, to say what the samples are tested against"
             )
+        for flag in ("jobs", "checkpoint"):
+            if getattr(self.arguments, flag) is not None and self.arguments.fit is None:
+                raise CommandError(f"--{flag} is for --fit, which is not given")
         stray = [name for name in PARAMETERS if getattr(self.arguments, name) is not None]
         if stray and self.arguments.model is None:
             raise CommandError(f"--{stray[0]} is a parameter of --model, which is not given")
@@ -226,6 +233,18 @@ class Job:
         arguments = self.arguments
         if arguments.score is not None:
             return load_score(arguments.score), f"the score function {arguments.score}"
+        if arguments.fit is not None:
+            if (arguments.jobs or 1) > 1 and ".py:" in arguments.fit:
+                raise CommandError(
+                    f"--jobs: other processes can't import {arguments.fit}; give MODULE:FUNCTION"
+                )
+            self.options["fit"] = Refit(
+                load_fit(arguments.fit),
+                n_jobs=arguments.jobs,
+                checkpoint=arguments.checkpoint,
+                progress=not arguments.quiet,
+            )
+            return None, f"a model fitted by {arguments.fit}"
         parameters = {name: getattr(arguments, name) for name in PARAMETERS}
         model = make_model(arguments.model, self.d, parameters)
         return model, f"the model {model!r}"
@@ -273,6 +292,8 @@ class Job:
 
     def _unstreamable(self) -> str | None:
         """The first of the options that a stream can't have."""
+        if self.arguments.fit is not None:
+            return f"--fit {self.arguments.fit}"
         if self.arguments.chains is not None:
             return f"--chains {self.arguments.chains}"
         if "chains" in self.options and "lag" not in self.options:
@@ -325,7 +346,7 @@ class Job:
         self.n = kept[0].shape[0]
         if self.arguments.chains is not None:
             self.options["chains"] = kept[-1][:, 0]
-        score = kept[1] if self.score is None else self.score
+        score = self.score if self.score is not None or "fit" in self.options else kept[1]
         if self.n * self.d > SLOW and not {"n_slices", "basis", "method"} & set(self.options):
             self.note(
                 "the default test of so many samples takes half a minute or more; "

@@ -55,6 +55,7 @@ EXPERIMENTS = (
     "peers",
     "effects",
     "weights",
+    "fit",
 )
 
 
