@@ -73,7 +73,7 @@ class GofResult:
         neighbouring rows, as they were given, where it is more than chance; otherwise 0.
     score_noise : float
         Rounding error of scores in single precision, in standard errors of their mean, along the
-        worst coordinate. From 0.1 on it may matter. 0 for double precision.
+        worst coordinate. From 1 on it may matter. 0 for double precision.
     draws_needed : int
         About the number of draws that a verdict needs, for chains that are too short to tell, and
         for weighted samples that are too few; 0 where there are enough.
