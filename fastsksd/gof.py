@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
+
 from . import engines
 from ._typing import ArrayLike, EngineName, KernelLike, Null, Rng, Score, SlicesLike
 from ._validate import (
@@ -20,7 +22,9 @@ from ._validate import (
     check_samples,
     check_score,
     column_names,
+    evaluate_score,
     is_dask,
+    score_is_array,
 )
 from .baselines import as_baseline
 from .baselines.base import Baseline
@@ -30,10 +34,12 @@ from .procedure.chains import as_chains, flattened
 from .procedure.combine import Verdict, decide
 from .procedure.evaluate import evaluate
 from .procedure.evaluation import Outcome
+from .procedure.importance import LARGEST_CUT, draws_needed, typical_rows
 from .procedure.lags import neighbour_correlation
 from .procedure.plan import Options, Plan, make_plan
+from .procedure.precision import score_noise
 from .procedure.search import search
-from .procedure.split import Split, make_split
+from .procedure.split import Samples, Split, make_split
 from .result import GofResult
 from .slices import Slices
 
@@ -57,6 +63,7 @@ def gof_test(
     null: Null | None = None,
     lag: float | str | None = None,
     chains: bool | ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     n_resamples: int = 1000,
     engine: EngineName = "auto",
     tol: float = TOLERANCE,
@@ -162,6 +169,14 @@ def gof_test(
         and the result's `chains` tells of each of them. With fewer than 16 stretches the chains
         are too short to tell: the p-value is NaN, and the result's `verdict` says how many draws
         are needed.
+    weights : (n,) array, optional
+        Importance weights of independent samples, of any sum: particles of sequential Monte Carlo,
+        importance samples. Statistic and null distribution are weighted, and the result's
+        `effective_draws` is ``(sum w)^2 / sum w^2``. Below 30 of these, or where a few samples have
+        most of the weight, there are too few to tell: the p-value is NaN, and the result's
+        `verdict` says how many draws are needed. For the
+        sliced test and the methods "ksd", "ksdagg" and "psd", without null="spectral". See
+        `fastsksd.procedure.importance`.
     n_resamples : int
         Replicates of the statistic. The smallest p-value is ``1 / (n_resamples + 1)``, except for
         "spectral", where they are draws to look at.
@@ -296,6 +311,7 @@ def gof_test(
         null=null,
         lag=lag,
         chains=chains,
+        weights=weights,
         n_resamples=n_resamples,
         engine=engine,
         tol=tol,
@@ -332,6 +348,7 @@ def gof_test(
     active = None if baseline is not None else _active_slices(found)
     dependence = 0.0 if plan.in_order else neighbour_correlation(samples)
     result = _result(plan, split, outcome, verdict, names, timings, active, dependence)
+    result = replace(result, score_noise=_score_noise(split))
     if of_chains is not None:
         result = replace(result, _chain=of_chains.numbers)
     return result if limits is None else replace(result, tolerated=limits.of(result.effects))
@@ -348,9 +365,13 @@ def _result(
     dependence: float,
 ) -> GofResult:
     strongest, sliced = verdict.strongest, verdict.sliced
-    lag = split.lag
-    if lag is not None and lag.needed:
+    lag, weights = split.lag, plan.weights
+    needed = 0 if lag is None else lag.needed
+    if weights is not None:
+        needed = draws_needed(weights)
+    if needed:
         verdict = verdict.withheld()
+    samples, stretch = _held(split, _stretch_of(split, sliced.part))
     sets = [one for one in outcome.members if one.slices is not None] or outcome.members
     used = {name for one in sets for name in one.engine.split(" and ")}
     return GofResult(
@@ -368,9 +389,10 @@ def _result(
         method="sksd" if plan.baseline is None else plan.baseline.name,
         lag=outcome.lag,
         neighbour_correlation=dependence,
-        draws_needed=0 if lag is None else lag.needed,
+        draws_needed=needed,
         chains=split.chains,
-        effective_draws=float(split.samples.x.shape[0]) if lag is None else lag.effective,
+        effective_draws=split.samples.effective if lag is None else lag.effective,
+        weighted=weights is not None,
         locations=outcome.locations,
         n_model=outcome.n_model,
         members=verdict.members,
@@ -379,11 +401,34 @@ def _result(
         slice_units=sliced.units,
         timings=timings,
         names=names,
-        _whole=split.samples,
-        _stretch=_stretch_of(split, sliced.part),
+        _whole=samples,
+        _stretch=stretch,
         _active=active,
         _baseline=cast("Baseline | None", plan.baseline),
     )
+
+
+def _score_noise(split: Split) -> float:
+    """What rounding of scores in single precision does, measured where there is a function."""
+    x, scores, score = split.samples.x, split.samples.scores, split.score
+    if scores is None:
+        return 0.0
+    if score_is_array(score):
+        return score_noise(x, scores)
+    return score_noise(x, scores, lambda z, _: evaluate_score(score, z, finite=False))
+
+
+def _held(split: Split, stretch: slice) -> tuple[Samples, slice]:
+    """Samples that a result keeps to explain itself, and where those of a stretch are.
+
+    Of samples with importance weights they are some that stand for all without weights.
+    """
+    samples = split.samples
+    if samples.weights is None:
+        return samples, stretch
+    kept = typical_rows(samples.weights, LARGEST_CUT)
+    first, last = (int(np.count_nonzero(kept[:k])) for k in (stretch.start, stretch.stop))
+    return samples.chosen(kept)._replace(weights=None), slice(first, last)
 
 
 def _active_slices(found: Split) -> Slices | None:

@@ -39,7 +39,7 @@ class GofResult:
     pvalue : float
         ``(1 + #{replicate >= statistic}) / (1 + n_resamples)``, or the tail of the limit
         distribution; never zero. For a family, replicates of `evidence` are compared with it. NaN
-        for chains that are too short to tell, see `draws_needed`.
+        for chains that are too short to tell and for too few effective samples, see `draws_needed`.
     null_distribution : (n_resamples,) array
         Replicates of `statistic` under the hypothesis that the model fits. For a family, of
         `evidence`; there it is empty with null="spectral".
@@ -69,12 +69,18 @@ class GofResult:
     neighbour_correlation : float
         For samples taken as independent: the largest correlation along a coordinate of
         neighbouring rows, as they were given, where it is more than chance; otherwise 0.
+    score_noise : float
+        Rounding error of scores in single precision, in standard errors of their mean, along the
+        worst coordinate. From 0.1 on it may matter. 0 for double precision.
     draws_needed : int
-        About the number of draws that a verdict needs, for chains that are too short to tell; 0
-        where there are enough.
+        About the number of draws that a verdict needs, for chains that are too short to tell, and
+        for weighted samples that are too few; 0 where there are enough.
     effective_draws : float
         For chains, the number of independent draws that are worth as much along the slowest
-        direction; for independent samples, their number.
+        direction; for independent samples, their number, with importance weights the effective one.
+    weighted : bool
+        Whether the samples had importance weights. What the result tells about samples (`effects`,
+        `explain`, `plot`) is then about some of them that stand for all without weights.
     chains : ChainReport or None
         For chains: `chains`, a record for each (label, draws, effective draws, p-value alone,
         p-value that it differs from the others), `different`, the labels of those that differ,
@@ -136,8 +142,10 @@ class GofResult:
     method: str
     lag: float = 1.0
     neighbour_correlation: float = 0.0
+    score_noise: float = 0.0
     draws_needed: int = 0
     effective_draws: float = float("nan")
+    weighted: bool = False
     chains: ChainReport | None = None
     locations: Array | None = None
     n_model: int = 0
@@ -225,7 +233,8 @@ class GofResult:
         Returns
         -------
         str
-            "rejected", "not rejected", or "too short to tell" with the number of draws needed.
+            "rejected", "not rejected", or the number of draws needed: "too short to tell: ..." of
+            chains, and "too few to tell: ..." of weighted samples.
 
         Examples
         --------
@@ -235,7 +244,8 @@ class GofResult:
         'too short to tell'
         """
         if self.draws_needed:
-            return f"too short to tell: about {self.draws_needed} draws needed"
+            lacking = "few" if self.weighted else "short"
+            return f"too {lacking} to tell: about {self.draws_needed} draws needed"
         return "rejected" if self.reject(alpha) else "not rejected"
 
     def explain(

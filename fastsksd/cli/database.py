@@ -40,6 +40,7 @@ def open_posterior(
     chains: str | None = None,
     divergences: str = "error",
     drop: bool = False,
+    progress: bool = True,
 ) -> Opened:
     """Read draws, and compute their scores.
 
@@ -59,6 +60,8 @@ def open_posterior(
         What to do about divergent draws of an .nc file.
     drop : bool
         Whether draws with NaN or infinity are left out.
+    progress : bool
+        Whether progress is shown.
     """
     posterior = load(*where)
     samples: Any = path
@@ -70,6 +73,7 @@ def open_posterior(
         var_names=None if parameters is None else [one.strip() for one in parameters.split(",")],
         on_divergence=divergences,
         on_nan="drop" if drop else "error",
+        progress=progress,
     )
     label = path or reference_name(posterior)
     sources = [

@@ -111,6 +111,8 @@ def as_json(tested: Tested) -> str:
         "verdict": result.verdict_at(tested.alpha).partition(":")[0],
         "draws_needed": result.draws_needed,
         "effective_draws": result.effective_draws,
+        "weighted": result.weighted,
+        "score_noise": result.score_noise,
         "method": result.method,
         "null": result.null,
         "kernel": result.kernel,

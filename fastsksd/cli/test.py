@@ -219,6 +219,7 @@ class Job:
             chains=arguments.chains,
             divergences=arguments.divergences or "error",
             drop=arguments.drop_nan,
+            progress=not arguments.quiet,
         )
         if chain is not None:
             self._take_as_chains(chain)

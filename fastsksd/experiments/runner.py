@@ -45,6 +45,7 @@ EXPERIMENTS = (
     "power",
     "peers",
     "effects",
+    "weights",
 )
 
 

@@ -152,6 +152,7 @@ class Posterior:
         var_names: VarNames = None,
         on_divergence: Any = "error",
         on_nan: OnNan = "error",
+        progress: bool = True,
     ) -> Draws:
         """Draws of this posterior in unconstrained space, with their scores.
 
@@ -174,6 +175,8 @@ class Posterior:
             What to do with draws that the sampler marks as divergent.
         on_nan : {"error", "drop"}
             What to do with draws or scores that are not finite.
+        progress : bool
+            Show progress on standard error, if scores of a Stan model take more than a few seconds.
 
         Returns
         -------
@@ -197,7 +200,7 @@ class Posterior:
         if score is not None:
             return _scored(values, score, options)
         chosen = self.model() if model is None else model
-        return unconstrained(chosen, values, argument=argument, **options)
+        return unconstrained(chosen, values, argument=argument, progress=progress, **options)
 
     def __repr__(self) -> str:
         model, data = self.info.get("model_name"), self.info.get("data_name")

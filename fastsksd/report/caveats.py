@@ -9,6 +9,7 @@ import numpy as np
 
 from .._typing import Array
 from .._validate import Option, OptionFormat
+from ..procedure.precision import MATTERS
 from ..procedure.split import Samples
 
 if TYPE_CHECKING:
@@ -70,7 +71,17 @@ def caveats_of(result: GofResult, explanation: Explanation | None) -> tuple[Cave
         )
     if result.neighbour_correlation:
         caveats.append(dependent(result.neighbour_correlation))
+    if result.score_noise >= MATTERS:
+        caveats.append(imprecise(result.score_noise))
     return (*caveats, *(() if explanation is None else explanation.caveats))
+
+
+def imprecise(noise: float) -> Caveat:
+    """Of scores in single precision whose rounding errors matter."""
+    return Caveat(
+        f"scores are in single precision, with rounding errors of about {noise:.2g} standard "
+        "errors of their mean, which the test may see; compute them in double precision"
+    )
 
 
 def dependent(correlation: float) -> Caveat:

@@ -291,7 +291,8 @@ def explain(
     if result.draws_needed:
         pvalues, adjusted = np.full_like(pvalues, np.nan), np.full_like(adjusted, np.nan)
     if tested:
-        _check_unchanged(result, statistics)
+        if not result.weighted:
+            _check_unchanged(result, statistics)
         adjusted = np.maximum(adjusted, result.pvalue)
         allows_for += ", and are never below that of the whole test"
     positive = np.maximum(statistics, 0.0)
@@ -531,7 +532,7 @@ def _explanation_without_slices(
     result: GofResult, samples: Samples, names: tuple[str, ...], tested: bool
 ) -> Explanation:
     pairs = cast(PairEngine, baseline_of(result).pair_terms(result, samples))
-    if tested:
+    if tested and not result.weighted:
         _check_unchanged(result, pair_statistic(pairs, pairs.sums(), "u"))
     ranked = _sorted(samples.rows, _contributions(pairs), np.empty(0))
     caveats = caveats_of_samples(result, samples, None)

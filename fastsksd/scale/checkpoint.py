@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -12,7 +13,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from .._validate import check_samples, evaluate_score, score_is_array
+from .._validate import (
+    ArgumentError,
+    ArgumentTypeError,
+    check_samples,
+    evaluate_score,
+    score_is_array,
+)
 from ..effects import Tolerated
 from ..procedure.combine import Member
 from ..procedure.per_chain import ChainRecord, ChainReport, Start
@@ -49,7 +56,15 @@ class Checkpoint:
         fixed: bool,
         total: int | None,
     ) -> None:
+        if not isinstance(path, (str, os.PathLike)):
+            raise ArgumentTypeError(
+                "checkpoint", f"must be the path of a file, not {type(path).__name__}"
+            )
         self.path = Path(path)
+        if self.path.is_dir():
+            raise ArgumentError(
+                "checkpoint", f"must be the path of a file, and {str(self.path)!r} is a folder"
+            )
         self.seeds = seeds
         state = {
             name: value if np.ndim(value) == 0 else list(map(int, value))
@@ -114,7 +129,8 @@ class Checkpoint:
 
     def close(self) -> None:
         """Close the file, for others to write."""
-        self.file.close()
+        with contextlib.suppress(OSError):  # a full disk; `keep` said so, and tells of the results
+            self.file.close()
         self.held.close()
 
 
