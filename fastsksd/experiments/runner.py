@@ -51,6 +51,7 @@ EXPERIMENTS = (
     "ica",
     "level",
     "chains",
+    "mcmc",
     "power",
     "peers",
     "effects",
