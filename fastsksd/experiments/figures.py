@@ -68,6 +68,7 @@ def _merged(lines: Sequence[Line]) -> list[Line]:
     """Lines that are the same everywhere as one, with all their names."""
     found: dict[str, Line] = {}
     for line in lines:
+        line = line._replace(name=line.name.replace(" ", "\N{NO-BREAK SPACE}"))
         key = repr((line.places, line.counts))
         same = found.get(key)
         found[key] = line if same is None else same._replace(name=f"{same.name}, {line.name}")
@@ -90,6 +91,7 @@ def name_ends(axis: Any, ends: Sequence[tuple[str, float, str]]) -> None:
     if not ends:
         return
     ends = sorted(ends, key=lambda end: -end[1])
+    axis.get_ylim()  # brings the limits up to date with the lines
     wanted = axis.transAxes.inverted().transform(
         axis.transData.transform([(axis.get_xlim()[1], value) for _, value, _ in ends])
     )[:, 1]

@@ -115,8 +115,9 @@ def test_names_at_the_ends_do_not_overlap():
 
 def test_equal_lines_share_a_name():
     lines = [figures.Line(name, [1, 2], [[k, 9], [9, 9]], "black")
-             for name, k in (("a", 3), ("b", 4), ("c", 3))]  # fmt: skip
-    assert [line.name for line in figures._merged(lines)] == ["a, c", "b"]
+             for name, k in (("a", 3), ("b", 4), ("c d", 3))]  # fmt: skip
+    # A name is not broken between lines.
+    assert [line.name for line in figures._merged(lines)] == ["a, c\N{NO-BREAK SPACE}d", "b"]
 
 
 def test_verdicts():
