@@ -86,12 +86,11 @@ def shifted(axis: Any, places: Sequence[float], steps: float) -> np.ndarray:
 def name_ends(axis: Any, ends: Sequence[tuple[str, float, str]]) -> None:
     """Write names at the right of a panel, each near the height of its line, none over another.
 
-    `ends` has the name, the last value and the colour of each line.
+    `ends` has the name, the last value and the colour of each line. Limits must be set before.
     """
     if not ends:
         return
     ends = sorted(ends, key=lambda end: -end[1])
-    axis.get_ylim()  # brings the limits up to date with the lines
     wanted = axis.transAxes.inverted().transform(
         axis.transData.transform([(axis.get_xlim()[1], value) for _, value, _ in ends])
     )[:, 1]

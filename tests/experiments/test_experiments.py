@@ -262,6 +262,13 @@ def test_command_explains_bad_names(arguments, message, tmp_path, capsys):
     assert message in capsys.readouterr().err
 
 
+def test_minutes_must_be_positive(capsys):
+    for text in ("0", "-1", "nan", "inf", "soon"):
+        with pytest.raises(SystemExit):
+            cli.main(["reproduce", "level", f"--minutes={text}"])
+        assert "--minutes" in capsys.readouterr().err
+
+
 def test_power_study_from_the_command_line(tmp_path, capsys, monkeypatch):
     settings = dict(
         power.SCALES["smoke"], problems=["Laplace", "diffusion, rotated", "RBM"], nulls=["normal"]
