@@ -78,6 +78,11 @@ examples:
     fastsksd test draws.csv --columns alpha,beta \\
         --model gaussian --mean 0,1 --cov 2 --lag auto
 
+  Draws of a posterior of a local posterior database, whose Stan model BridgeStan
+  compiles; without a file, its reference draws:
+    fastsksd test --posteriordb posteriordb eight_schools-eight_schools_centered \\
+        draws.csv
+
   For a script, and a page to look at:
     fastsksd test draws.npz:x --scores draws.npz:score --json --html report.html
 
@@ -88,11 +93,14 @@ The density of the model must be on all of R^d: transform bounded variables (a
 variance, a probability) first, with the Jacobian in the score. The very first
 run compiles for about 10 seconds; `fastsksd warmup` does that beforehand.
 """
-_USAGE = "fastsksd test SAMPLES (--scores FILE | --score MODULE:FUNCTION | --model NAME) [options]"
+_USAGE = """\
+fastsksd test SAMPLES (--scores FILE | --score MODULE:FUNCTION | --model NAME) [options]
+       fastsksd test --posteriordb PATH POSTERIOR [SAMPLES] [options]"""
 # Flag and its settings, in groups.
 _WHAT: dict[str, dict[str, Any]] = {
     "samples": dict(
         metavar="SAMPLES",
+        nargs="?",
         help="file with a row for each sample: .npy, .npz (file.npz:name for one of several "
         "arrays), .csv, .tsv, .txt (with or without a line of names), .parquet, .nc (ArviZ)",
     ),
@@ -133,6 +141,16 @@ _AGAINST: dict[str, dict[str, Any]] = {
         '.json file like {"model": "mixture", "weights": [0.5, 0.5], "means": [[-1], [1]], '
         '"covs": 1} (also ica, rbm)',
     ),
+    "--fit": dict(
+        metavar="NAME",
+        help="fit the model to the samples themselves, and refit it to samples of the fitted one: "
+        "gaussian, laplace, student-t, ica, or MODULE:FUNCTION from samples to a model with .score "
+        "and .sample; also file.py:function",
+    ),
+    "--jobs": dict(type=count, metavar="N", help="processes of --fit (default: none)"),
+    "--checkpoint": dict(
+        metavar="FILE", help="file in which --fit keeps its refits; the same command goes on"
+    ),
     "--mean": dict(
         help="mean of gaussian: a number, numbers separated by commas, or a file of them "
         "(default 0)"
@@ -147,6 +165,15 @@ _AGAINST: dict[str, dict[str, Any]] = {
         "like --mean"
     ),
     "--df": dict(help="degrees of freedom of student-t (default 5)"),
+}
+_DATABASE: dict[str, dict[str, Any]] = {
+    "--posteriordb": dict(
+        nargs=2,
+        metavar=("PATH", "POSTERIOR"),
+        help="a posterior of a local posterior database: SAMPLES are constrained draws, in columns "
+        "named as in Stan (theta[1] or theta.1); without them, the reference draws are tested. "
+        "BridgeStan compiles the model; --score takes its place where it can't",
+    )
 }
 _HOW: dict[str, dict[str, Any]] = {
     "--alpha": dict(
@@ -167,7 +194,9 @@ _HOW: dict[str, dict[str, Any]] = {
         help="null distribution; spectral gives p-values far below 1/1000 (default wild)",
     ),
     "--n-resamples": dict(
-        type=count, metavar="N", help="replicates of the null distribution (default 1000)"
+        type=count,
+        metavar="N",
+        help="replicates of the null distribution (default 1000; refits of --fit, default 199)",
     ),
     "--n-slices": dict(
         type=count,
@@ -218,8 +247,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.line = shlex.join(["fastsksd", *argv])
     try:
         return _COMMANDS[arguments.command](arguments)
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"\n{str(stop) or 'interrupted'}", file=sys.stderr)
         return 130
 
 
@@ -288,7 +317,7 @@ def _add_test(commands: Any) -> None:
     against = "against what (one of the first three; an .nc file may hold the gradients itself)"
     for title, flags in {
         "what to test": _WHAT,
-        against: _AGAINST,
+        against: _AGAINST | _DATABASE,
         "how (the defaults suit most problems)": _HOW,
         "output": _OUTPUT,
     }.items():

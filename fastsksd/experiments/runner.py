@@ -51,10 +51,12 @@ EXPERIMENTS = (
     "ica",
     "level",
     "chains",
+    "mcmc",
     "power",
     "peers",
     "effects",
     "weights",
+    "fit",
 )
 
 
