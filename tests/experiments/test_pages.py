@@ -32,7 +32,7 @@ def test_page_in_the_repository_is_what_its_rows_give():
     """If not: run ``fastsksd report notebooks/paper`` and ``.ci/check_docs.py --write``."""
     text, drawn = pages.page_of(KEPT)
     assert (KEPT / "index.md").read_text() == text
-    assert {path.name for path in KEPT.glob("*.png")} == set(drawn)
+    assert {path.name for path in KEPT.glob("index_*.png")} == set(drawn)
     for name, figure in drawn.items():
         assert source_of(KEPT / name) == figure.source
     (table,) = re.findall(
@@ -115,8 +115,9 @@ def test_names_at_the_ends_do_not_overlap():
 
 def test_equal_lines_share_a_name():
     lines = [figures.Line(name, [1, 2], [[k, 9], [9, 9]], "black")
-             for name, k in (("a", 3), ("b", 4), ("c", 3))]  # fmt: skip
-    assert [line.name for line in figures._merged(lines)] == ["a, c", "b"]
+             for name, k in (("a", 3), ("b", 4), ("c d", 3))]  # fmt: skip
+    # A name is not broken between lines.
+    assert [line.name for line in figures._merged(lines)] == ["a, c\N{NO-BREAK SPACE}d", "b"]
 
 
 def test_verdicts():
