@@ -34,7 +34,7 @@ SCALES: dict[str, Settings] = {
     ),
     "quick": dict(posteriors=list(SHIPPED), blocks=1, good=5, wrong=2, draws=500, n_resamples=299),
     "paper": dict(
-        posteriors=list(POSTERIORS), blocks=4, good=10, wrong=5, draws=500, n_resamples=299
+        posteriors=list(POSTERIORS), blocks=4, good=10, wrong=3, draws=500, n_resamples=299
     ),
 }
 
