@@ -6,6 +6,7 @@ For samples and a model known through its score.
 from . import baselines, interop, learning, models, plot, score_difference
 from ._version import __version__
 from .baselines.mmd import mmd
+from .comparison import Comparison, compare
 from .discrepancy import (
     Estimate,
     integrated_sksd,
@@ -34,6 +35,7 @@ __all__ = [
     "Accumulator",
     "BatchError",
     "BatchResult",
+    "Comparison",
     "Effects",
     "Estimate",
     "Explanation",
@@ -44,6 +46,7 @@ __all__ = [
     "__version__",
     "active_slices",
     "baselines",
+    "compare",
     "effect_sizes",
     "gof_batch",
     "gof_stream",

@@ -291,7 +291,18 @@ class Effects:
         return list(self)[which]
 
     def quantiles(self, kind: int) -> Array:
-        """How many standard errors an interval reaches."""
+        """How many standard errors an interval reaches.
+
+        Parameters
+        ----------
+        kind : int
+            0 for shifts, 1 for stretches, 2 for shears.
+
+        Returns
+        -------
+        (k,) array
+            One for each row.
+        """
         from scipy.special import stdtrit
 
         estimates = [self.shift_error, self.log_stretch_error, self.shear_error]
