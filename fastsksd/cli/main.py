@@ -1,4 +1,4 @@
-"""The command line: ``fastsksd test``, ``demo``, ``info``, ``warmup``, ``bench``, ``reproduce``.
+"""The command line: ``fastsksd test``, ``compare``, ``demo``, ``info``, ``warmup``, ``bench``.
 
 Only parsers are here; the work is imported when it is asked for.
 """
@@ -200,6 +200,22 @@ _OUTPUT: dict[str, dict[str, Any]] = {
     "--debug": dict(action="store_true", help="show where an error came from"),
 }
 
+_COMPARE = """\
+Compare how well models fit the samples in a file, or how close the samples in
+several files are to one model. No model needs to be right.
+
+  fastsksd compare draws.csv --score A=model:score_a --score B=model:score_b
+  fastsksd compare long=a.csv short=b.csv --score model:score
+
+exit code: 0 when one is told to be the best, 1 when the best can't be told from
+another, 2 for an error, 3 when chains are too short to tell.
+"""
+# Flags of `test` that `compare` has too.
+_COMPARED = {
+    *("--columns", "--chains", "--drop-nan", "--lag", "--seed", "--kernel"),
+    *("--json", "--html", "--quiet", "--debug"),
+}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the console command; returns the exit code."""
@@ -221,6 +237,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"fastsksd {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     _add_test(commands)
+    _add_compare(commands)
     demo = commands.add_parser(
         "demo", help="test a built-in model that fails along one hidden direction in 50 dimensions"
     )
@@ -283,6 +300,43 @@ def _add_test(commands: Any) -> None:
             group.add_argument(flag, **settings)
 
 
+def _add_compare(commands: Any) -> None:
+    compare = commands.add_parser(
+        "compare",
+        help="which of several models fits the samples in a file better",
+        description=_COMPARE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    compare.add_argument(
+        "samples",
+        metavar="SAMPLES",
+        nargs="+",
+        help="file of samples, as for test; several, as long=a.csv short=b.csv, are compared for "
+        "one model",
+    )
+    compare.add_argument(
+        "--score",
+        action="append",
+        required=True,
+        metavar="NAME=MODULE:FUNCTION",
+        help="score function or model with its name; once for each model",
+    )
+    compare.add_argument("--level", type=float, help="confidence of the intervals (default 0.95)")
+    compare.add_argument(
+        "--n-slices", type=int, metavar="N", help="active slices of each model (default 3)"
+    )
+    for flag, settings in (_WHAT | _HOW | _OUTPUT).items():
+        if flag in _COMPARED:
+            compare.add_argument(flag, **settings)
+    compare.add_argument(
+        "--train",
+        type=train,
+        help="fraction or number of samples that units, slices and bandwidths are learnt on "
+        "(default 0.2)",
+    )
+
+
 def _add_reproduce(commands: Any) -> None:
     reproduce = commands.add_parser(
         "reproduce", help="run a study, or all of them, and write reports"
@@ -312,6 +366,12 @@ def _test(arguments: argparse.Namespace) -> int:
     from .test import run_test
 
     return run_test(arguments)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from .compare import run_compare
+
+    return run_compare(arguments)
 
 
 def _with_negatives(argv: Sequence[str]) -> list[str]:
@@ -420,6 +480,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
 _COMMANDS = {
     "test": _test,
+    "compare": _compare,
     "demo": _demo,
     "info": _info,
     "warmup": _warmup,

@@ -25,7 +25,7 @@ PARAMETERS = ("mean", "cov", "loc", "scale", "df")  # of models
 _RENAMED = {"on_divergence": "divergences", "var_names": "columns", "rng": "seed"}
 _FLAGS = {
     name: f"--{name.replace('_', '-')}"
-    for name in (*OPTIONS, *PARAMETERS, "alpha", "bandwidth", "score", "chains")
+    for name in (*OPTIONS, *PARAMETERS, "alpha", "bandwidth", "score", "chains", "level")
 } | {name: f"--{flag}" for name, flag in _RENAMED.items()}
 
 

@@ -30,7 +30,8 @@ References
    comparing latent variable models", JRSS B 85, 2023.
 """
 
-from .estimate import compare, discrepancy_interval
+from .estimate import compare
+from .interval import discrepancy_interval, has_interval
 from .table import Comparison, Difference
 
-__all__ = ["Comparison", "Difference", "compare", "discrepancy_interval"]
+__all__ = ["Comparison", "Difference", "compare", "discrepancy_interval", "has_interval"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,17 +20,16 @@ from .._validate import (
     check_same_columns,
     check_samples,
     check_score,
-    check_statistic,
     column_names,
     counted,
     evaluate_score,
     is_dask,
     score_is_array,
 )
-from ..engines.fourier import TOLERANCE, SeriesTooLong, check_tolerance
-from ..kernels import KERNELS, Kernel, as_kernel
+from ..engines.fourier import TOLERANCE, check_tolerance
+from ..kernels import Kernel, as_kernel
 from ..procedure.chains import as_chains, flattened, one_chain
-from ..procedure.common_ground import Ground, Terms, learn, stein_terms
+from ..procedure.common_ground import Ground, learn, stein_terms
 from ..procedure.lags import Lag, choose_lag, given_lag, neighbour_correlation
 from ..procedure.metric import check_precondition
 from ..procedure.plan import check_lag_fits
@@ -40,11 +39,9 @@ from ..procedure.u_statistics import UStatistic
 from ..slices import as_slices
 from .table import Comparison
 
-if TYPE_CHECKING:
-    from ..result import GofResult
-
 FEWEST = 30  # samples below which nothing is compared
-_FEWEST_OF_EACH = 3  # samples that an estimate of a direction needs
+FEWEST_COMPARED = 15  # of them, below which no error is estimated
+_FEWEST_TO_LEARN = 3  # samples that an estimate of a direction needs
 
 
 def compare(
@@ -345,11 +342,11 @@ def _divided(
     """Samples and the scores of each model there, divided alike for all."""
     n = len(x)
     n_train = count_of(train, n)
-    if n_train < _FEWEST_OF_EACH or n - n_train < FEWEST // 2:
+    if n_train < _FEWEST_TO_LEARN or n - n_train < FEWEST_COMPARED:
         raise ArgumentError(
             "train",
             f"splits {counted(n, 'sample')} into {n_train} for training and {n - n_train} to "
-            f"compare; at least {_FEWEST_OF_EACH} and {FEWEST // 2} are needed",
+            f"compare; at least {_FEWEST_TO_LEARN} and {FEWEST_COMPARED} are needed",
         )
     cut, stretch = None, None
     if chains is not None or lag not in (None, 1.0):
@@ -382,7 +379,7 @@ def _of_chains(
             key=lambda one: (one.needed, one.length),
         )
     laid = lay_out(lengths, cut, n_train)
-    if not _FEWEST_OF_EACH <= laid.n_first <= laid.rows.size - 2:
+    if not _FEWEST_TO_LEARN <= laid.n_first <= laid.rows.size - 2:
         raise ArgumentError(
             "train",
             f"leaves {laid.n_first} of {counted(laid.rows.size, 'draw')} for training, as chains "
@@ -392,25 +389,11 @@ def _of_chains(
     return cut, order[laid.rows], stretch, laid.n_first
 
 
-def _terms(
-    ground: Ground, kernel: Kernel, samples: Sequence[Samples], tol: float = TOLERANCE
-) -> list[Terms]:
-    try:
-        terms = stein_terms(ground, kernel, samples, tol)
-    except SeriesTooLong:
-        raise ArgumentError(
-            "kernel", "has a bandwidth that is too small for the range of the samples"
-        ) from None
-    for one in terms:
-        check_statistic(one.sums)
-    return terms
-
-
 def _estimated(
     ground: Ground, kernel: Kernel, split: Sequence[_Divided], of_models: bool, tol: float
 ) -> tuple[tuple[UStatistic, ...], dict[tuple[int, int], UStatistic], Array]:
     """Discrepancies, their differences, and the discrepancies of slices, (k, m)."""
-    terms = _terms(ground, kernel, [one.compared for one in split], tol)
+    terms = stein_terms(ground, kernel, [one.compared for one in split], tol)
     statistics = np.stack([one.slices for one in terms])
     alone = tuple(UStatistic.of(one.sums, one.sizes) for one in terms)
     pairs = {}
@@ -420,30 +403,3 @@ def _estimated(
         else:
             pairs[a, b] = alone[a] - alone[b]
     return alone, pairs, statistics
-
-
-def discrepancy_interval(result: GofResult, level: float = 0.95) -> tuple[float, float]:
-    """Interval of the discrepancy along the slices of a result.
-
-    See `GofResult.discrepancy_interval`.
-    """
-    miss = 1.0 - check_probability("level", level)
-    samples, slices = result._samples, result.slices
-    if slices is None:
-        raise ArgumentError("method", "has no slices, so that there is no interval")
-    if samples is None:
-        raise ArgumentError(
-            "x",
-            "is not known: this result holds no samples, like those of gof_stream and gof_batch",
-        )
-    if len(samples.x) < FEWEST // 2:
-        raise ArgumentError(
-            "x", f"must hold at least {FEWEST // 2} tested samples; got {len(samples.x)}"
-        )
-    if result.draws_needed:
-        return float("nan"), float("nan")
-    ground = Ground(None, slices, result.bandwidths, samples.x, result.slice_units)
-    (terms,) = _terms(ground, KERNELS[result.kernel](), [samples])
-    count = sum(member.n_slices > 0 for member in result.members) or 1
-    low, high = UStatistic.of(terms.sums, terms.sizes).interval(-np.expm1(np.log1p(-miss) / count))
-    return max(low, 0.0), max(high, 0.0)

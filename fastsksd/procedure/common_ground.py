@@ -15,9 +15,10 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from .._typing import Array
+from .._validate import ArgumentError, check_statistic
 from ..compute.linalg import gram, product
 from ..compute.projections import spread
-from ..engines.fourier import SliceFeatures
+from ..engines.fourier import TOLERANCE, SeriesTooLong, SliceFeatures
 from ..kernels import Kernel
 from ..score_difference import score_difference
 from ..slices import Slices, active_directions
@@ -137,10 +138,15 @@ class Terms(NamedTuple):
 
 
 def stein_terms(
-    ground: Ground, kernel: Kernel, samples: Sequence[Samples], tol: float
+    ground: Ground, kernel: Kernel, samples: Sequence[Samples], tol: float = TOLERANCE
 ) -> list[Terms]:
     """Sums of the Stein terms of each of `samples` over pairs of groups."""
-    maps = list(_feature_maps(ground, kernel, samples, tol))
+    try:
+        maps = list(_feature_maps(ground, kernel, samples, tol))
+    except SeriesTooLong:
+        raise ArgumentError(
+            "kernel", "has a bandwidth that is too small for the range of the samples"
+        ) from None
     return [_terms(ground, maps, one) for one in samples]
 
 
@@ -178,4 +184,4 @@ def _terms(ground: Ground, maps: Sequence[SliceFeatures], samples: Samples) -> T
         whole += gram(met)
         distinct = met.sum(axis=0) ** 2 - np.einsum("gf,gf->f", met, met)
         statistics.append(np.add.reduceat(distinct, features.layout.ends[:-1]) / pairs)
-    return Terms(whole, sizes, np.concatenate(statistics))
+    return Terms(check_statistic(whole), sizes, np.concatenate(statistics))
