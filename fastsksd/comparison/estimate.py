@@ -30,9 +30,8 @@ from ..engines.fourier import TOLERANCE, check_tolerance
 from ..kernels import Kernel, as_kernel
 from ..procedure.chains import as_chains, flattened, one_chain
 from ..procedure.common_ground import Ground, learn, stein_terms
-from ..procedure.lags import Lag, choose_lag, given_lag, neighbour_correlation
+from ..procedure.lags import Lag, check_lag_fits, choose_lag, given_lag, neighbour_correlation
 from ..procedure.metric import check_precondition
-from ..procedure.plan import check_lag_fits
 from ..procedure.split import Samples, count_of
 from ..procedure.stretches import lay_out
 from ..procedure.u_statistics import UStatistic

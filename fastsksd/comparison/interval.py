@@ -30,6 +30,10 @@ def discrepancy_interval(result: GofResult, level: float = 0.95) -> tuple[float,
             "x",
             "is not known: this result holds no samples, like those of gof_stream and gof_batch",
         )
+    if _fitted_to_them(result):
+        raise ArgumentError(
+            "fit", "was to the same samples, whose discrepancy is then smaller than that of others"
+        )
     if len(samples.x) < FEWEST_COMPARED:
         raise ArgumentError(
             "x", f"must hold at least {FEWEST_COMPARED} tested samples; got {len(samples.x)}"
@@ -46,4 +50,11 @@ def discrepancy_interval(result: GofResult, level: float = 0.95) -> tuple[float,
 def has_interval(result: GofResult) -> bool:
     """Whether the result holds all that the interval of its discrepancy needs."""
     samples = result._samples
+    if _fitted_to_them(result):
+        return False
     return result.slices is not None and samples is not None and len(samples.x) >= FEWEST_COMPARED
+
+
+def _fitted_to_them(result: GofResult) -> bool:
+    """Whether the model was fitted to the samples of the test."""
+    return result.fitted is not None and result.fitted.same_samples

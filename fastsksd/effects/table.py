@@ -158,8 +158,8 @@ class Effects:
     def stretch_interval(self) -> Array:
         """Intervals of the stretches, (k, 2)."""
         half = self.quantiles(1) * self.log_stretch_error
-        with np.errstate(over="ignore"):
-            return self.stretch[:, None] * np.exp(np.stack([-half, half], axis=1))
+        with np.errstate(all="ignore"):  # an estimate of 0 that may as well be infinite
+            return np.exp(np.log(self.stretch)[:, None] + np.stack([-half, half], axis=1))
 
     @property
     def shear_interval(self) -> Array:
