@@ -55,6 +55,7 @@ EXPERIMENTS = (
     "power",
     "peers",
     "effects",
+    "compare",
     "weights",
     "fit",
 )
