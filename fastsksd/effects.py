@@ -661,6 +661,12 @@ def effects_of(
         )
         labels = None
     else:
+        if result.fitted is not None and result.fitted.same_samples:
+            raise ArgumentError(
+                "fit",
+                "was to the same samples, so that shifts and stretches are near those of a right "
+                "model whatever it is: give other samples for effect sizes",
+            )
         whole = _in_order(_held(result._whole))
         tested = _in_order(cast(Samples, result._samples))
         labels = result._chain
@@ -684,6 +690,8 @@ def effects_of(
 def has_effects(result: GofResult) -> bool:
     """Whether the result holds all that its effects need."""
     whole = result._whole
+    if result.fitted is not None and result.fitted.same_samples:
+        return False
     return whole is not None and whole.scores is not None and len(whole.x) >= FEWEST
 
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from . import engines
-from ._typing import ArrayLike, EngineName, KernelLike, Null, Rng, Score, SlicesLike
+from ._typing import Array, ArrayLike, EngineName, KernelLike, Null, Rng, Score, SlicesLike
 from ._validate import (
     ArgumentError,
+    ArgumentTypeError,
+    Option,
     check_same_columns,
     check_samples,
     check_score,
@@ -43,11 +45,18 @@ from .procedure.split import Samples, Split, make_split
 from .result import GofResult
 from .slices import Slices
 
+if TYPE_CHECKING:
+    from .scale.refits import Refit
+
+_RESAMPLES = 1000
+_REFITS = 199  # each of them takes a fit and a test
+
 
 def gof_test(
     x: ArrayLike,
-    score: Score,
+    score: Score | None = None,
     *,
+    fit: Callable[[Array], Any] | Refit | None = None,
     slices: SlicesLike | Mapping[str, SlicesLike] | None = None,
     n_slices: int | None = None,
     basis: str | ArrayLike | None = None,
@@ -64,7 +73,7 @@ def gof_test(
     lag: float | str | None = None,
     chains: bool | ArrayLike | None = None,
     weights: ArrayLike | None = None,
-    n_resamples: int = 1000,
+    n_resamples: int | None = None,
     engine: EngineName = "auto",
     tol: float = TOLERANCE,
     method: str | Baseline = "sksd",
@@ -86,7 +95,15 @@ def gof_test(
     score : (n, d) array, callable or model
         Score of the model p, ``grad log p``: its values at `x`, a function x -> (n, d), or an
         object with a `.score` method. The density must be positive on all of R^d, or vanish at the
-        boundary of its support: transform bounded variables first.
+        boundary of its support: transform bounded variables first. Left out with `fit`.
+    fit : callable or Refit, optional
+        For a model that is fitted to `x` itself: a function that takes an (n, d) array and returns
+        a model with `.score`, and `.sample` if it can be drawn from, as ``models.Gaussian.fit``.
+        The test asks whether any model that `fit` can return is right. Samples are drawn from the
+        fitted model, the model is fitted again to each set of them, and the statistics of these
+        refits are the null distribution. A model without `.sample` is fitted to a part of the
+        samples and tested on the others. `Refit` has the options: processes, a checkpoint,
+        progress, the split.
     slices : Slices, pair (r, g), or mapping of names to these, optional
         Directions chosen beforehand, without looking at `x`. No sample is spent on training.
         Several named sets are tested together, as a family.
@@ -177,9 +194,10 @@ def gof_test(
         `verdict` says how many draws are needed. For the
         sliced test and the methods "ksd", "ksdagg" and "psd", without null="spectral". See
         `fastsksd.procedure.importance`.
-    n_resamples : int
-        Replicates of the statistic. The smallest p-value is ``1 / (n_resamples + 1)``, except for
-        "spectral", where they are draws to look at.
+    n_resamples : int, optional
+        Replicates of the statistic, 1000 by default. The smallest p-value is
+        ``1 / (n_resamples + 1)``, except for "spectral", where they are draws to look at. With
+        `fit`, the number of refits, 199 by default.
     engine : {"auto", "direct", "fourier", "cuda", "cuda32"}
         How sums over pairs are computed.
 
@@ -222,6 +240,7 @@ def gof_test(
 
     See Also
     --------
+    Refit : Options of a test with `fit`.
     gof_batch : Many tests.
     gof_stream : Samples that do not fit into memory.
     active_slices : The search for slices alone.
@@ -294,6 +313,13 @@ def gof_test(
     >>> result = fs.gof_test(draws, np.negative, rng=1)
     >>> result.verdict, result.chains.different, result.chains.burn_in
     ('not rejected', (), 0)
+
+    Is any normal distribution right? The one that fits best is not:
+
+    >>> x = np.random.default_rng(0).standard_t(3, (200, 2))
+    >>> result = fs.gof_test(x, fit=fs.Refit(fs.models.Gaussian.fit, progress=False), rng=1)
+    >>> result.verdict, result.fitted.n_refits
+    ('rejected', 199)
     """
     options = Options(
         slices=slices,
@@ -312,7 +338,7 @@ def gof_test(
         lag=lag,
         chains=chains,
         weights=weights,
-        n_resamples=n_resamples,
+        n_resamples=_RESAMPLES if n_resamples is None else n_resamples,
         engine=engine,
         tol=tol,
         method=method,
@@ -320,19 +346,75 @@ def gof_test(
         rng=rng,
     )
     limits = None if tolerance is None else check_tolerance(tolerance)
+    if fit is not None:
+        from .scale.refits import gof_test_of_fitted
+
+        if score is not None:
+            raise ArgumentError(
+                "score", "and ", Option("fit"), " both say what is tested; give one of them"
+            )
+        n_refits = _REFITS if n_resamples is None else n_resamples
+        return gof_test_of_fitted(x, fit, options, n_refits)
+    if score is None and as_baseline(method) is None:
+        raise ArgumentTypeError(
+            "score",
+            "is missing: give the score of the model, or ",
+            Option("fit"),
+            ", a function that fits a model",
+        )
     if is_dask(x):
         from .scale.cluster import gof_test_of_dask
 
         return gof_test_of_dask(x, score, options)
+    examined = examine(x, score, options)
+    result = concluded(examined, decide(examined.plan, examined.outcome))
+    return result if limits is None else replace(result, tolerated=limits.of(result.effects))
+
+
+class Examined(NamedTuple):
+    """A test up to its verdict.
+
+    Attributes
+    ----------
+    plan : Plan
+    samples : (n, d) array
+        In the order of the caller.
+    split : Split
+        As it was before the search.
+    outcome : Outcome
+        The statistics of all members, with their null distributions.
+    names : tuple of str or None
+        Of the coordinates.
+    active : Slices or None
+        All active slices of the first part that has some.
+    chain : (n,) array of int or None
+        Number of the chain of each row.
+    start, searched : float
+        When the test began, and when slices were found.
+    """
+
+    plan: Plan
+    samples: Array
+    split: Split
+    outcome: Outcome
+    names: tuple[str, ...] | None
+    active: Slices | None
+    chain: np.ndarray | None
+    start: float
+    searched: float
+
+
+def examine(x: Any, score: Any, options: Options) -> Examined:
+    """All of `gof_test` but the verdict."""
     start = time.perf_counter()
-    baseline = as_baseline(method)
-    x, score, labels = flattened(x, score, chains)
+    baseline = as_baseline(options.method)
+    x, score, labels = flattened(x, score, options.chains)
     options = dataclasses.replace(options, chains=labels)
     names, samples = column_names(x), check_samples(x)
     of_chains = as_chains(labels, len(samples))
     if baseline is None or baseline.needs_score:
         check_same_columns(names, check_score(score))
-    if limits is not None and len(samples) < FEWEST:
+    if options.tolerance is not None and len(samples) < FEWEST:
         raise ArgumentError(
             "tolerance", f"needs at least {FEWEST} samples; got {len(samples)}; leave it out"
         )
@@ -342,16 +424,30 @@ def gof_test(
         found = search(plan, split)
         searched = time.perf_counter()
         outcome = evaluate(plan, found)
-    verdict = decide(plan, outcome)
+    return Examined(
+        plan,
+        samples,
+        split,
+        outcome,
+        names,
+        None if baseline is not None else _active_slices(found),
+        None if of_chains is None else of_chains.numbers,
+        start,
+        searched,
+    )
+
+
+def concluded(examined: Examined, verdict: Verdict) -> GofResult:
+    """The result of a test with its verdict."""
+    plan, split, start, searched = examined.plan, examined.split, examined.start, examined.searched
     end = time.perf_counter()
     timings = {"slices": searched - start, "statistic": end - searched, "total": end - start}
-    active = None if baseline is not None else _active_slices(found)
-    dependence = 0.0 if plan.in_order else neighbour_correlation(samples)
-    result = _result(plan, split, outcome, verdict, names, timings, active, dependence)
+    dependence = 0.0 if plan.in_order else neighbour_correlation(examined.samples)
+    result = _result(
+        plan, split, examined.outcome, verdict, examined.names, timings, examined.active, dependence
+    )
     result = replace(result, score_noise=_score_noise(split))
-    if of_chains is not None:
-        result = replace(result, _chain=of_chains.numbers)
-    return result if limits is None else replace(result, tolerated=limits.of(result.effects))
+    return result if examined.chain is None else replace(result, _chain=examined.chain)
 
 
 def _result(

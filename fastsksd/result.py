@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from .baselines.base import Baseline
     from .effects import Effects, Tolerated
+    from .procedure.fitted import Fitted
     from .report.explain import Explanation
 
 
@@ -56,7 +57,8 @@ class GofResult:
     n_train : int
         Number of samples that slices, or locations, were found on.
     null : str
-        Null distribution: "wild", "bootstrap", "spectral", or one of a baseline.
+        Null distribution: "wild", "bootstrap", "spectral", "refits" for a fitted model, or one of a
+        baseline.
     engine : str
         How sums over pairs were computed; for a family, along slices.
     kernel : str
@@ -71,7 +73,7 @@ class GofResult:
         neighbouring rows, as they were given, where it is more than chance; otherwise 0.
     score_noise : float
         Rounding error of scores in single precision, in standard errors of their mean, along the
-        worst coordinate. From 0.1 on it may matter. 0 for double precision.
+        worst coordinate. From 1 on it may matter. 0 for double precision.
     draws_needed : int
         About the number of draws that a verdict needs, for chains that are too short to tell, and
         for weighted samples that are too few; 0 where there are enough.
@@ -111,6 +113,10 @@ class GofResult:
         Names of the coordinates, where the samples had names of columns, as a data frame has.
     tolerated : Tolerated or None
         Whether the effects are within the `tolerance` of the test, if it had one.
+    fitted : Fitted or None
+        For a test with `fit`: the fitted `model`, `n_fit`, the number of samples it was fitted to,
+        `n_refits`, `n_failed` and the `errors` of refits that failed. See
+        `fastsksd.procedure.fitted`.
 
     See Also
     --------
@@ -156,6 +162,7 @@ class GofResult:
     timings: dict[str, float] = field(default_factory=dict)
     names: tuple[str, ...] | None = None
     tolerated: Tolerated | None = None
+    fitted: Fitted | None = None
     _whole: Samples | None = None
     _stretch: slice | None = None
     _chain: np.ndarray | None = None

@@ -1,4 +1,5 @@
-"""The command line: ``fastsksd test``, ``demo``, ``info``, ``warmup``, ``bench``, ``reproduce``.
+"""The command line: ``fastsksd test``, ``demo``, ``info``, ``warmup``, ``bench``, ``reproduce``,
+``report``.
 
 Only parsers are here; the work is imported when it is asked for.
 """
@@ -6,6 +7,7 @@ Only parsers are here; the work is imported when it is asked for.
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import shlex
 import sys
@@ -19,10 +21,18 @@ from ..kernels import KERNELS
 
 
 def count(text: str) -> int:
-    """A positive number, from a flag."""
+    """A positive whole number, from a flag."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def positive(text: str) -> float:
+    """A positive number that may have a fraction, from a flag."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError("must be positive")
     return value
 
 
@@ -77,7 +87,7 @@ examples:
     fastsksd test draws.npz:x --scores draws.npz:score --json --html report.html
 
 exit code: 0 when the model is not rejected, 1 when it is, 2 for an error, 3 when
-chains are too short to tell.
+chains are too short, or effective samples too few, to tell.
 
 The density of the model must be on all of R^d: transform bounded variables (a
 variance, a probability) first, with the Jacobian in the score. The very first
@@ -102,6 +112,11 @@ _WHAT: dict[str, dict[str, Any]] = {
         metavar="COLUMN",
         help="column with the chain of each row, for draws of Markov chains in their order, which "
         "are then tested with --lag auto; it is no coordinate (an .nc file knows its chains)",
+    ),
+    "--weights": dict(
+        metavar="COLUMN",
+        help="column with the importance weight of each row, for particles and importance samples; "
+        "it is no coordinate",
     ),
     "--drop-nan": dict(
         action="store_true",
@@ -130,6 +145,16 @@ _AGAINST: dict[str, dict[str, Any]] = {
         help="gaussian, laplace or student-t (standard unless the flags below say otherwise), or a "
         '.json file like {"model": "mixture", "weights": [0.5, 0.5], "means": [[-1], [1]], '
         '"covs": 1} (also ica, rbm)',
+    ),
+    "--fit": dict(
+        metavar="NAME",
+        help="fit the model to the samples themselves, and refit it to samples of the fitted one: "
+        "gaussian, laplace, student-t, ica, or MODULE:FUNCTION from samples to a model with .score "
+        "and .sample; also file.py:function",
+    ),
+    "--jobs": dict(type=count, metavar="N", help="processes of --fit (default: none)"),
+    "--checkpoint": dict(
+        metavar="FILE", help="file in which --fit keeps its refits; the same command goes on"
     ),
     "--mean": dict(
         help="mean of gaussian: a number, numbers separated by commas, or a file of them "
@@ -174,7 +199,9 @@ _HOW: dict[str, dict[str, Any]] = {
         help="null distribution; spectral gives p-values far below 1/1000 (default wild)",
     ),
     "--n-resamples": dict(
-        type=count, metavar="N", help="replicates of the null distribution (default 1000)"
+        type=count,
+        metavar="N",
+        help="replicates of the null distribution (default 1000; refits of --fit, default 199)",
     ),
     "--n-slices": dict(
         type=count,
@@ -225,8 +252,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.line = shlex.join(["fastsksd", *argv])
     try:
         return _COMMANDS[arguments.command](arguments)
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"\n{str(stop) or 'interrupted'}", file=sys.stderr)
         return 130
 
 
@@ -275,6 +302,10 @@ def _parser() -> argparse.ArgumentParser:
         "--peers", action="store_true", help="the same work in JAX, which must be installed"
     )
     _add_reproduce(commands)
+    report = commands.add_parser(
+        "report", help="write a page from the results that studies left in a folder"
+    )
+    report.add_argument("folder", help="where `fastsksd reproduce` left them, finished or not")
     return parser
 
 
@@ -322,6 +353,11 @@ def _add_reproduce(commands: Any) -> None:
     )
     reproduce.add_argument(
         "--resume", action="store_true", help="continue with what the folder holds"
+    )
+    reproduce.add_argument(
+        "--minutes",
+        type=positive,
+        help="begin no trial after so many minutes (of each study); go on later with --resume",
     )
 
 
@@ -422,6 +458,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
                     jobs=arguments.jobs,
                     client=client,
                     resume=arguments.resume,
+                    minutes=arguments.minutes,
                     progress=ProgressBar(name),
                 )
                 print(
@@ -435,6 +472,17 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _report(arguments: argparse.Namespace) -> int:
+    from ..experiments import RunError, write_page
+
+    try:
+        print(write_page(arguments.folder))
+    except (RunError, ImportError) as error:
+        print(f"fastsksd: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
 _COMMANDS = {
     "test": _test,
     "demo": _demo,
@@ -442,4 +490,5 @@ _COMMANDS = {
     "warmup": _warmup,
     "bench": _bench,
     "reproduce": _reproduce,
+    "report": _report,
 }

@@ -249,6 +249,20 @@ def check_direction(r: ArrayLike, d: int) -> Array:
     return r
 
 
+def check_fit_samples(x: ArrayLike, fewest: Callable[[int], int]) -> Array:
+    """Samples to fit a model to, at least ``fewest(d)`` of them, none of their columns constant."""
+    x = check_samples(x, min_rows=2)
+    n, d = x.shape
+    if n < fewest(d):
+        raise ArgumentError(
+            "x", f"must hold at least {fewest(d)} samples of {d} dimensions for this model; got {n}"
+        )
+    constant = np.flatnonzero(np.all(x == x[0], axis=0))
+    if constant.size:
+        raise ArgumentError("x", f"has a constant column, {constant[0]}, that no density fits")
+    return x
+
+
 def parameter(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Array:
     """A read-only copy of `value`, finite and of the given shape.
 

@@ -11,6 +11,7 @@ import numpy as np
 from .._typing import Array
 from ..effects import Effect, Effects, has_effects
 from ..procedure.combine import Member
+from ..procedure.fitted import Fitted
 from ..procedure.precision import MATTERS
 from .caveats import dependent, imprecise
 from .directions import check_coordinates, direction, leading
@@ -49,6 +50,8 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
         needed = result.tolerated.n_needed
         more = "" if needed is None else f", about {needed:,} samples would settle it"
         found["tolerance"] = f"{result.tolerated.verdict} ({result.tolerated.worst}){more}"
+    if result.fitted is not None:
+        found["fitted"] = fit_fact(result.fitted)
     found |= {"null distribution": _null(result), "samples": _samples(result)}
     if result.weighted:
         found["weights"] = weights_fact(result)
@@ -71,6 +74,16 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
         "  score along r": direction(leading(result.slices.r[q], names), d),
         "  input along g": direction(leading(result.slices.g[q], names), d),
     }
+
+
+def fit_fact(fitted: Fitted) -> str:
+    """What the model was fitted to, and how refits went."""
+    if not fitted.same_samples:
+        return f"to {fitted.n_fit} other samples"
+    text = f"to the same samples; {fitted.n_refits} refits"
+    if fitted.n_failed:
+        text += f", {fitted.n_failed} of which failed and count as evidence as strong"
+    return text
 
 
 def weights_fact(result: GofResult) -> str:

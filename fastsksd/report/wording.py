@@ -105,7 +105,8 @@ def summary(
     explanation = None
     if x is not None or score is not None or is_explicable(result):
         explanation = explain(result, x, score, names=names)
-    sentences = [_verdict(result, alpha, option), _samples(result), *_chains(result)]
+    sentences = [_verdict(result, alpha, option), *_fit(result), _samples(result)]
+    sentences += _chains(result)
     if result.members:
         strongest = member_name(result.members[0])
         sentences.append(f"The strongest of {len(result.members)} members is {strongest}.")
@@ -177,6 +178,18 @@ def _verdict(result: GofResult, alpha: float, option: OptionFormat) -> str:
             f"{option(Option('null', 'spectral'))} gives smaller p-values.)"
         )
     return words
+
+
+def _fit(result: GofResult) -> list[str]:
+    fitted = result.fitted
+    if fitted is None:
+        return []
+    if not fitted.same_samples:
+        return [f"The model was fitted to {fitted.n_fit} samples and tested on others."]
+    return [
+        "The model was fitted to the samples. The null distribution is that of "
+        f"{fitted.n_refits} refits to samples of the fitted model."
+    ]
 
 
 def _samples(result: GofResult) -> str:

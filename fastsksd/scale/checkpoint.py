@@ -66,10 +66,7 @@ class Checkpoint:
                 "checkpoint", f"must be the path of a file, and {str(self.path)!r} is a folder"
             )
         self.seeds = seeds
-        state = {
-            name: value if np.ndim(value) == 0 else list(map(int, value))
-            for name, value in cast("dict[str, Any]", seeds.state).items()
-        }
+        state = state_of(seeds)
         try:
             self.held = journal.hold(self.path)
         except journal.Busy as error:
@@ -132,6 +129,14 @@ class Checkpoint:
         with contextlib.suppress(OSError):  # a full disk; `keep` said so, and tells of the results
             self.file.close()
         self.held.close()
+
+
+def state_of(seeds: np.random.SeedSequence) -> dict[str, Any]:
+    """Seeds as data that JSON can hold."""
+    return {
+        name: value if np.ndim(value) == 0 else list(map(int, value))
+        for name, value in cast("dict[str, Any]", seeds.state).items()
+    }
 
 
 def _plain(value: Any) -> Any:
