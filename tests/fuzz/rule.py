@@ -1,8 +1,8 @@
 """The rule that every public function keeps, whatever it is called with.
 
 Either a finite result, with a p-value in (0, 1] or the verdict that there are too few draws to
-tell; or a ValueError or TypeError whose text names an argument of that function. No warning, nothing
-printed, and no more time than `BOUND`.
+tell; or a ValueError or TypeError whose text names an argument of that function. No warning, and no
+more time than `BOUND`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import fastsksd as fs
 
 BOUND = 3.0  # seconds for one call of a few dozen samples, once its code is compiled
-LONGEST = 120  # seconds after which a call is stopped, compiled or not
+LONGEST = 300  # seconds after which a call is stopped, compiled or not
 NAMED = re.compile(r"`(\w+)")
 
 
