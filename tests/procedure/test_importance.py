@@ -271,3 +271,11 @@ def test_words_effects_and_explanations():
 def test_checked_weights_have_mean_one():
     np.testing.assert_allclose(check_weights([1, 3], 2), [0.5, 1.5])
     assert check_weights(np.full(5, 3), 5) is None and check_weights(None, 5) is None
+
+
+def test_batches_take_weights():
+    x, w = importance_samples(12, 200, 2, scale=1.5)
+    problems = [dict(x=x, score=-x, weights=w), (x, -x), dict(x=x, score=-x, weights=w**20)]
+    batch = fs.gof_batch(problems, progress=False, n_jobs=1, n_resamples=99, rng=0)
+    first, second, third = batch.pvalues
+    assert first > 0.05 >= second and np.isnan(third) and "too few" in repr(batch)
