@@ -68,7 +68,7 @@ SCALES = {
         ke_sweep=[10, 25, 50, 100, 200],
     ),
 }  # fmt: skip
-_PER_ROUND = 3  # trials in the dimension of the paper's table, for one in each of the others
+_PER_ROUND = 3  # trials in the dimension of the paper's table, before one in each of the others
 
 
 def tasks(settings: Settings) -> list[Task]:
@@ -80,7 +80,11 @@ def tasks(settings: Settings) -> list[Task]:
         for problem in settings["problems"]
         for trial in range(settings["last_trials" if d == last else "trials"])
     ]
-    return sorted(cells, key=lambda task: task["trial"] * (1 if task["d"] == last else _PER_ROUND))
+
+    def turn(task: Task) -> int:
+        return task["trial"] if task["d"] == last else (task["trial"] + 1) * _PER_ROUND
+
+    return sorted(cells, key=turn)
 
 
 def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:

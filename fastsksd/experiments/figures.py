@@ -68,6 +68,7 @@ def _merged(lines: Sequence[Line]) -> list[Line]:
     """Lines that are the same everywhere as one, with all their names."""
     found: dict[str, Line] = {}
     for line in lines:
+        line = line._replace(name=line.name.replace(" ", "\N{NO-BREAK SPACE}"))
         key = repr((line.places, line.counts))
         same = found.get(key)
         found[key] = line if same is None else same._replace(name=f"{same.name}, {line.name}")
@@ -85,7 +86,7 @@ def shifted(axis: Any, places: Sequence[float], steps: float) -> np.ndarray:
 def name_ends(axis: Any, ends: Sequence[tuple[str, float, str]]) -> None:
     """Write names at the right of a panel, each near the height of its line, none over another.
 
-    `ends` has the name, the last value and the colour of each line.
+    `ends` has the name, the last value and the colour of each line. Limits must be set before.
     """
     if not ends:
         return

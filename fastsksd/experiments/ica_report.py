@@ -55,7 +55,8 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         Figure(
             lambda: _courses(cells, settings),
             "Test NLL above that of the true model against the steps, the mean over the runs. "
-            f"Bars: from the lowest to the highest run. Dotted: where {OWN} ends",
+            f"Bars: from the lowest to the highest run. Dotted: where {OWN} ends. (The paper's "
+            "training curves)",
         ),
         *_loss_curves(curves, settings),
     ]
@@ -207,7 +208,7 @@ _COLOURS = dict(zip(METHODS, (BLACK, GREEN, BLUE, ORANGE, RED, PINK, GREY), stri
 def _courses(cells: Cells, settings: Settings) -> Any:
     figure, axes = panels(len(settings["d"]), columns=2, width=4.6, sharey=False)
     for axis, d in zip(axes, settings["d"], strict=True):
-        ends = []
+        ends, values = [], [0.0]
         axis.set_yscale("symlog", linthresh=0.1)
         axis.set_xlim(-0.01 * settings["steps"], 1.02 * settings["steps"])
         number_axis(axis, [settings["steps"] * k // 3 for k in range(4)])
@@ -225,7 +226,10 @@ def _courses(cells: Cells, settings: Settings) -> Any:
                 some = slice(2 + k % 4, None, 4)
                 axis.vlines(steps[some], gaps[:, some].min(axis=0), gaps[:, some].max(axis=0),
                             color=colour, linewidth=0.7, alpha=0.6)  # fmt: skip
+                values += [float(gaps.min()), float(gaps.max())]
             ends.append((f"{method} {end:.1f}", end, colour))
+            values.append(end)
+        axis.set_ylim(1.5 * min(values) - 0.02, 1.5 * max(values) + 0.02)
         axis.set_title(f"D = {d}", fontsize=9.5, loc="left")
         axis.set_xlabel("steps", fontsize=8.5)
         axis.set_ylabel("nats above the truth", fontsize=8.5)
@@ -241,7 +245,7 @@ def _loss_curves(curves: Sequence[Row], settings: Settings) -> Iterator[Block]:
     yield Figure(
         lambda: _loss_figure(curves),
         f"Training loss of steps {curve['since']} to {curve['steps']}, means of {curve['every']} "
-        "steps. Grey: new active slices",
+        "steps. Grey: new active slices. (The last figure of the paper's appendix)",
     )
     rises = [f"{row['method']} {_rise(row):.2f}" for row in curves]
     yield Text(
@@ -271,7 +275,7 @@ def _loss_figure(curves: Sequence[Row]) -> Any:
     for step in range(-(-first // _EVERY) * _EVERY, last + 1, _EVERY):
         axis.axvline(step, color=GREY, linewidth=0.5, zorder=0)
     axis.set_xlim(first, last)
-    axis.set_ylim(bottom=0.0)
+    axis.set_ylim(0.0, 1.05 * max(max(row["value"]) for row in curves))
     axis.set_xlabel("steps", fontsize=8.5)
     axis.set_ylabel("training loss", fontsize=8.5)
     name_ends(axis, ends)

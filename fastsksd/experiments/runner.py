@@ -8,9 +8,10 @@ An experiment is a module with
     run_task(task, settings, rng)  -> list of rows, each a dict of plain data
     report(rows, settings)         -> list of blocks, see `report`; some tasks may be missing
 
-and, if a task takes long,
+and, if need be,
 
-    CHECKPOINTS      True: run_task has a fourth argument, a path for its unfinished state
+    WHOLE            True: report needs the rows of all tasks
+    CHECKPOINTS      True: run_task may have a fourth argument, a path for its unfinished state
 
 The random numbers of a task come from its own content, so that results depend neither on the order
 of the tasks nor on the number of processes. The file of results begins with the settings; a run
@@ -55,6 +56,7 @@ EXPERIMENTS = (
     "power",
     "peers",
     "effects",
+    "compare",
     "weights",
     "fit",
 )
@@ -169,7 +171,9 @@ def run(
         count = len(tasks) - len(left)
         if minutes is not None:
             left = _until(time.monotonic() + 60.0 * minutes, left)
-        work = functools.partial(_run_task, name, settings, path.with_suffix(".unfinished"))
+        # A worker of a cluster may have another disk, and another one may take its task.
+        unfinished = path.with_suffix(".unfinished") if client is None else None
+        work = functools.partial(_run_task, name, settings, unfinished)
         begun = False
         try:
             with path.open("a") as file:
@@ -308,9 +312,9 @@ def _difference(there: Any, wanted: dict[str, Any]) -> str:
     return ", ".join(f"{name}: {there.get(name)} there, {wanted.get(name)} here" for name in names)
 
 
-def _run_task(name: str, settings: Settings, unfinished: Path, task: Task) -> list[Row]:
+def _run_task(name: str, settings: Settings, unfinished: Path | None, task: Task) -> list[Row]:
     experiment, rng = load(name), task_rng(name, task)
-    if not getattr(experiment, "CHECKPOINTS", False):
+    if unfinished is None or not getattr(experiment, "CHECKPOINTS", False):
         return _rounded(experiment.run_task(task, settings, rng))
     state = unfinished / f"{zlib.crc32(task_key(task).encode()):08x}.npz"
     rows = _rounded(experiment.run_task(task, settings, rng, state))

@@ -262,6 +262,13 @@ def test_command_explains_bad_names(arguments, message, tmp_path, capsys):
     assert message in capsys.readouterr().err
 
 
+def test_minutes_must_be_positive(capsys):
+    for text in ("0", "-1", "nan", "inf", "soon"):
+        with pytest.raises(SystemExit):
+            cli.main(["reproduce", "level", f"--minutes={text}"])
+        assert "--minutes" in capsys.readouterr().err
+
+
 def test_power_study_from_the_command_line(tmp_path, capsys, monkeypatch):
     settings = dict(
         power.SCALES["smoke"], problems=["Laplace", "diffusion, rotated", "RBM"], nulls=["normal"]
@@ -363,10 +370,12 @@ def test_benchmark_runs_in_rounds():
     settings = benchmark_gof.SCALES["paper"]
     tasks = benchmark_gof.tasks(settings)
     assert len(tasks) == 100 * 15 * len(settings["problems"]) == len(set(map(str, tasks)))
-    # The first trial of every cell comes before the second of any but the last dimension.
-    first = tasks[: 15 * len(settings["problems"])]
+    # Four trials in the last dimension, and then the first in each of the others.
+    count = len(settings["problems"])
+    assert all(task["d"] == 100 for task in tasks[: 4 * count])
+    first = [task for task in tasks[: 18 * count] if task["d"] < 100]
     assert {(task["problem"], task["d"]) for task in first} == {
-        (problem, d) for problem in settings["problems"] for d in settings["d"]
+        (problem, d) for problem in settings["problems"] for d in settings["d"][:-1]
     }
     # When the other dimensions have 30 trials, the last has most of its 100.
     done = next(k for k, task in enumerate(tasks) if task["d"] == 2 and task["trial"] == 30)

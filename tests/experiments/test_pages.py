@@ -32,7 +32,7 @@ def test_page_in_the_repository_is_what_its_rows_give():
     """If not: run ``fastsksd report notebooks/paper`` and ``.ci/check_docs.py --write``."""
     text, drawn = pages.page_of(KEPT)
     assert (KEPT / "index.md").read_text() == text
-    assert {path.name for path in KEPT.glob("*.png")} == set(drawn)
+    assert {path.name for path in KEPT.glob("index_*.png")} == set(drawn)
     for name, figure in drawn.items():
         assert source_of(KEPT / name) == figure.source
     (table,) = re.findall(
@@ -68,6 +68,14 @@ def test_page_of_half_a_study(study, capsys):
     machine = runner.this_machine()
     assert f"{machine['processor']}, {machine['cores']} cores" in text and machine["date"] in text
     assert "## Errata" not in text
+
+
+def test_some_reports_need_all_trials():
+    study = runner.Kept("quick", {}, [{"p": 0.5}], 1, 2, [])
+    (block,) = pages.blocks_of("power", study)
+    assert block.text == "Scale quick: 1 of 2 trials are done. The report needs more."
+    (block,) = pages.blocks_of("rbm", study._replace(rows=[], done=0))
+    assert block.text == "No trial yet."
 
 
 def test_report_explains_what_is_missing(study, capsys):
@@ -115,8 +123,9 @@ def test_names_at_the_ends_do_not_overlap():
 
 def test_equal_lines_share_a_name():
     lines = [figures.Line(name, [1, 2], [[k, 9], [9, 9]], "black")
-             for name, k in (("a", 3), ("b", 4), ("c", 3))]  # fmt: skip
-    assert [line.name for line in figures._merged(lines)] == ["a, c", "b"]
+             for name, k in (("a", 3), ("b", 4), ("c d", 3))]  # fmt: skip
+    # A name is not broken between lines.
+    assert [line.name for line in figures._merged(lines)] == ["a, c\N{NO-BREAK SPACE}d", "b"]
 
 
 def test_verdicts():
