@@ -1,5 +1,5 @@
-"""The command line: ``fastsksd test``, ``demo``, ``info``, ``warmup``, ``bench``, ``reproduce``,
-``report``.
+"""The command line: ``fastsksd test``, ``compare``, ``demo``, ``info``, ``warmup``, ``bench``,
+``reproduce``, ``report``.
 
 Only parsers are here; the work is imported when it is asked for.
 """
@@ -18,6 +18,7 @@ from .._typing import EngineName, Null
 from .._version import __version__
 from ..baselines import METHODS
 from ..kernels import KERNELS
+from .compare_parser import add_compare
 
 
 def count(text: str) -> int:
@@ -265,6 +266,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"fastsksd {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     _add_test(commands)
+    add_compare(commands, _WHAT | _HOW | _OUTPUT)
     demo = commands.add_parser(
         "demo", help="test a built-in model that fails along one hidden direction in 50 dimensions"
     )
@@ -365,6 +367,12 @@ def _test(arguments: argparse.Namespace) -> int:
     from .test import run_test
 
     return run_test(arguments)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from .compare import run_compare
+
+    return run_compare(arguments)
 
 
 def _with_negatives(argv: Sequence[str]) -> list[str]:
@@ -485,6 +493,7 @@ def _report(arguments: argparse.Namespace) -> int:
 
 _COMMANDS = {
     "test": _test,
+    "compare": _compare,
     "demo": _demo,
     "info": _info,
     "warmup": _warmup,

@@ -70,7 +70,7 @@ def run_test(arguments: Namespace) -> int:
     except (Exception, SystemExit) as error:
         if arguments.debug:
             raise
-        print(f"fastsksd: {_message(error, samples, shell)}", file=sys.stderr)
+        print(f"fastsksd: {message(error, samples, shell)}", file=sys.stderr)
         return 2
 
 
@@ -89,7 +89,7 @@ def _target(arguments: Namespace) -> str:
     return arguments.scores or " ".join(filter(None, ["--score", arguments.score]))
 
 
-def _message(error: BaseException, samples: str, shell: Shell) -> str:
+def message(error: BaseException, samples: str, shell: Shell) -> str:
     """What was wrong, in one line."""
     if isinstance(error, SystemExit):
         return f"the score function ended the program (SystemExit: {error})"

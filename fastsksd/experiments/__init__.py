@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .pages import write_page
+from .pages import blocks_of, write_page
 from .report import pyplot, write_report
-from .runner import EXPERIMENTS, Progress, RunError, load, names_of, run, settings_of
+from .runner import EXPERIMENTS, Progress, RunError, kept, load, names_of, run, settings_of
 
 __all__ = [
     "EXPERIMENTS",
@@ -50,15 +50,14 @@ def reproduce(
     pair of paths
         The report in Markdown and in HTML.
     """
-    experiment, settings = load(name), settings_of(name, scale)
+    experiment = load(name)
     if experiment.FIGURES:
         pyplot()  # if it is missing, better to know before the run
     options = dict(jobs=jobs, client=client, resume=resume, minutes=minutes, progress=progress)
-    rows = run(name, scale, out, **options)
+    run(name, scale, out, **options)
+    blocks = blocks_of(name, kept(Path(out) / f"{name}.jsonl"))
     try:
-        return write_report(
-            out, name, f"{experiment.TITLE} ({scale})", experiment.report(rows, settings)
-        )
+        return write_report(out, name, f"{experiment.TITLE} ({scale})", blocks)
     except OSError as error:
         raise RunError(
             f"could not write the report: {error}. The results are kept; try again with --resume."

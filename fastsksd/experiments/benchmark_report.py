@@ -61,8 +61,8 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         Heading("Against the dimension"),
         Figure(
             lambda: _against_dimension(counts, settings, _SLICED_LINES),
-            "Rejection rate against the dimension: slices found in different ways. Bars: 95% "
-            "intervals; grey: the level",
+            "Rejection rate against the dimension: slices found in different ways (the paper's "
+            "figure of the benchmark, above). Bars: 95% intervals; grey: the level",
         ),
         Figure(
             lambda: _against_dimension(counts, settings, _OTHER_LINES),
@@ -75,7 +75,7 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         Figure(
             lambda: _against_epochs(sweep, settings),
             f"Rejection rate against epochs of gradient ascent, {d} dimensions; at the left edge "
-            "active g without any",
+            "active g without any (the paper's figure of the benchmark, below)",
         ),
         _sweep_table(sweep, settings),
         Heading(f"What active slices save, {d} dimensions"),

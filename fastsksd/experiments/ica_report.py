@@ -55,7 +55,8 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         Figure(
             lambda: _courses(cells, settings),
             "Test NLL above that of the true model against the steps, the mean over the runs. "
-            f"Bars: from the lowest to the highest run. Dotted: where {OWN} ends",
+            f"Bars: from the lowest to the highest run. Dotted: where {OWN} ends. (The paper's "
+            "training curves)",
         ),
         *_loss_curves(curves, settings),
     ]
@@ -244,7 +245,7 @@ def _loss_curves(curves: Sequence[Row], settings: Settings) -> Iterator[Block]:
     yield Figure(
         lambda: _loss_figure(curves),
         f"Training loss of steps {curve['since']} to {curve['steps']}, means of {curve['every']} "
-        "steps. Grey: new active slices",
+        "steps. Grey: new active slices. (The last figure of the paper's appendix)",
     )
     rises = [f"{row['method']} {_rise(row):.2f}" for row in curves]
     yield Text(

@@ -22,7 +22,8 @@ NAME = "index"  # of the page's file
 _INTRODUCTION = (
     "Every table and figure of the experiments of *Active Slices for Sliced Stein Discrepancy* "
     "(Gong, Zhang, Li and Hernández-Lobato, ICML 2021), beside ours. The rows behind them are kept "
-    "in this folder; `fastsksd report` made this page from them."
+    "in this folder; `fastsksd report` made this page from them, and `fastsksd reproduce` with "
+    "`--resume` adds to them."
 )
 
 
@@ -83,18 +84,21 @@ def short_table(folder: str | os.PathLike[str]) -> str:
     return "\n".join(table_lines(benchmark_report.summary(study.rows, study.settings)))
 
 
-def _section(name: str, study: Kept, path: Path) -> Iterator[Block]:
+def blocks_of(name: str, study: Kept) -> list[Block]:
+    """The report of a study, finished or not."""
     experiment = load(name)
-    yield Heading(experiment.TITLE)
-    if not study.rows:
-        yield Text("No trial yet.")
-        return
-    yield Text(
-        f"Scale {study.scale}: {study.done} of {study.planned} trials are done. "
-        f"`fastsksd reproduce {name} --scale {study.scale} --out FOLDER --resume` goes on."
-    )
+    unfinished = study.done < study.planned
+    text = f"Scale {study.scale}: {study.done} of {study.planned} trials are done."
+    if not study.rows or (unfinished and getattr(experiment, "WHOLE", False)):
+        return [Text(f"{text} The report needs more." if study.rows else "No trial yet.")]
+    found = experiment.report(study.rows, study.settings)
+    return [Text(text), *found] if unfinished else found
+
+
+def _section(name: str, study: Kept, path: Path) -> Iterator[Block]:
+    yield Heading(load(name).TITLE)
     source = f"{zlib.crc32(path.read_bytes()):08x}"
-    for block in experiment.report(study.rows, study.settings):
+    for block in blocks_of(name, study):
         if isinstance(block, Heading):
             yield block._replace(level=block.level + 1)
         else:

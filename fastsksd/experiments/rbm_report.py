@@ -72,13 +72,14 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
             f"slices on halves of the test samples; the other tests use {settings['train']} states "
             f"from the burn-in, as does the row '{DEFAULT_TRAINED}'."
         ),
+        *(_speed(found.seconds) if comparable else ()),
         *([Heading("Claims"), claims_table(_claims(found, settings))] if comparable else ()),
         Heading("Against the perturbation (0 is the level)"),
         Figure(
             lambda: _against_perturbation(found.counts, settings),
             "Rejection rate against the perturbation. Left: the tests of the paper and the "
-            "default. Right: active r, and r fixed at random coordinates (rand). Bars: 95% "
-            "intervals; grey: the level",
+            "default (the paper's figure of the RBM, left). Right: active r, and r fixed at random "
+            "coordinates (rand; its appendix). Bars: 95% intervals; grey: the level",
         ),
         _by_place(
             found.counts,
@@ -90,7 +91,8 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         Figure(
             lambda: _ablations(found, settings),
             f"Left: rejection rate against the number of slices, {at}. Right: against epochs of "
-            "gradient ascent; the number is that of the slices",
+            "gradient ascent; the number is that of the slices (the paper's figure of the RBM, "
+            "middle and right)",
         ),
         *(
             _ablation_table(counts, what)
@@ -174,6 +176,18 @@ def _reasons(found: _Found, settings: Settings) -> Iterator[Block]:
                "No row with a published number differs beyond chance so far.")  # fmt: skip
     if items:
         yield Items(items)
+
+
+def _speed(seconds: dict[str, list[float]]) -> Iterator[Block]:
+    if RBM_GO in seconds:
+        climb = float(np.median(seconds[RBM_GO]))
+        ratios = [
+            f"{method} {climb / np.median(seconds[method]):.0f} times "
+            f"(paper {published.RBM[RBM_GO].seconds / published.RBM[method].seconds:.0f})"
+            for method in (RBM_EXACT, RBM_KE)
+            if method in seconds
+        ]
+        yield Text(f"Faster to find slices than {RBM_GO}: {', '.join(ratios)}.")
 
 
 def _claims(found: _Found, settings: Settings) -> list[Claim]:

@@ -8,8 +8,9 @@ An experiment is a module with
     run_task(task, settings, rng)  -> list of rows, each a dict of plain data
     report(rows, settings)         -> list of blocks, see `report`; some tasks may be missing
 
-and, if a task takes long,
+and, if need be,
 
+    WHOLE            True: report needs the rows of all tasks
     CHECKPOINTS      True: run_task may have a fourth argument, a path for its unfinished state
 
 The random numbers of a task come from its own content, so that results depend neither on the order
@@ -55,6 +56,7 @@ EXPERIMENTS = (
     "power",
     "peers",
     "effects",
+    "compare",
     "weights",
     "fit",
 )

@@ -98,8 +98,11 @@ def test_json(run):
     assert len(said["members"]) > 5 and said["members"][0]["adjusted_pvalue"] == said["pvalue"]
     assert said["timings"]["total"] > 0 and said["versions"]["fastsksd"] == fs.__version__
     assert said["caveats"] == []
+    low, high = said["discrepancy_interval"]
+    assert 0 < low < high
     code, out, _ = run("x.npy", *GOOD, "--method", "ksd", "--n-resamples", "50", "--json")
     assert json.loads(out)["strongest_slice"] is None
+    assert json.loads(out)["discrepancy_interval"] is None
     np.save(
         "chain.npy",
         np.repeat(X, 4, axis=0) + 0.01 * np.random.default_rng(0).standard_normal((480, 2)),

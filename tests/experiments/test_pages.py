@@ -70,6 +70,14 @@ def test_page_of_half_a_study(study, capsys):
     assert "## Errata" not in text
 
 
+def test_some_reports_need_all_trials():
+    study = runner.Kept("quick", {}, [{"p": 0.5}], 1, 2, [])
+    (block,) = pages.blocks_of("power", study)
+    assert block.text == "Scale quick: 1 of 2 trials are done. The report needs more."
+    (block,) = pages.blocks_of("rbm", study._replace(rows=[], done=0))
+    assert block.text == "No trial yet."
+
+
 def test_report_explains_what_is_missing(study, capsys):
     (study / "empty").mkdir()
     assert cli.main(["report", str(study / "empty")]) == 2
