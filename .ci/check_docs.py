@@ -27,6 +27,7 @@ FOLDERS = [ROOT / "fastsksd", *(ROOT / "fastsksd").glob("*/")]
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILE = re.compile(r"`([\w./]+(?:\.py|/))`")
+TEST = re.compile(r"`([\w./]+\.py)::(\w+)`")
 EXAMPLE = re.compile(r"<!-- python -->\n```python\n(.*?)```\n", re.S)
 NUMBER = re.compile(r"\d+\.?\d*")
 OUTPUT = re.compile(r"(<!-- output -->\n```text\n)(.*?)(```\n)", re.S)
@@ -51,6 +52,14 @@ def file_faults(page):
     for name in FILE.findall(FENCE.sub("", page.read_text())):
         if not any((folder / name).exists() for folder in (ROOT, *FOLDERS)):
             yield f"{page.relative_to(ROOT)}: there is no `{name}`"
+
+
+def test_faults(page):
+    """Tests that a Markdown file names, file and function, and that are not there."""
+    for path, name in TEST.findall(page.read_text()):
+        file = ROOT / path
+        if not file.exists() or f"\ndef {name}(" not in file.read_text():
+            yield f"{page.relative_to(ROOT)}: there is no test `{path}::{name}`"
 
 
 def headings(page):
@@ -120,7 +129,11 @@ def main(arguments):
             readme = pattern.sub(lambda found, new=content: found[1] + new + found[3], readme)
         path.write_text(readme)
         return []
-    faults = [fault for page in PAGES for fault in (*markdown_faults(page), *file_faults(page))]
+    faults = [
+        fault
+        for page in PAGES
+        for fault in (*markdown_faults(page), *file_faults(page), *test_faults(page))
+    ]
     broken, count = site_faults(Path(arguments[0]))
     print(f"{len(PAGES)} Markdown files, {count} links of the site")
     if count < 1000:

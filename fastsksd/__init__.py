@@ -6,6 +6,7 @@ For samples and a model known through its score.
 from . import baselines, interop, learning, models, plot, score_difference
 from ._version import __version__
 from .baselines.mmd import mmd
+from .comparison import Comparison, compare
 from .discrepancy import (
     Estimate,
     integrated_sksd,
@@ -35,6 +36,7 @@ __all__ = [
     "Accumulator",
     "BatchError",
     "BatchResult",
+    "Comparison",
     "Effects",
     "Estimate",
     "Explanation",
@@ -47,6 +49,7 @@ __all__ = [
     "__version__",
     "active_slices",
     "baselines",
+    "compare",
     "effect_sizes",
     "gof_batch",
     "gof_stream",

@@ -344,6 +344,8 @@ def call_user(name: str, function: Callable[..., Any], *args: Any) -> Any:
     """Call a user's function; what it raises is chained to an error that names the argument."""
     try:
         return function(*args)
+    except MemoryError:  # a matter of the machine, not of the function
+        raise
     except Exception as error:
         raise ArgumentError(
             name, f"raised {type(error).__name__} on samples of shape {args[0].shape}: {error}"

@@ -1,5 +1,5 @@
-"""The command line: ``fastsksd test``, ``demo``, ``info``, ``warmup``, ``bench``, ``reproduce``,
-``report``.
+"""The command line: ``fastsksd test``, ``compare``, ``demo``, ``info``, ``warmup``, ``bench``,
+``reproduce``, ``report``.
 
 Only parsers are here; the work is imported when it is asked for.
 """
@@ -18,6 +18,7 @@ from .._typing import EngineName, Null
 from .._version import __version__
 from ..baselines import METHODS
 from ..kernels import KERNELS
+from .compare_parser import add_compare
 
 
 def count(text: str) -> int:
@@ -87,7 +88,7 @@ examples:
     fastsksd test draws.npz:x --scores draws.npz:score --json --html report.html
 
 exit code: 0 when the model is not rejected, 1 when it is, 2 for an error, 3 when
-chains are too short to tell.
+chains are too short, or effective samples too few, to tell.
 
 The density of the model must be on all of R^d: transform bounded variables (a
 variance, a probability) first, with the Jacobian in the score. The very first
@@ -112,6 +113,11 @@ _WHAT: dict[str, dict[str, Any]] = {
         metavar="COLUMN",
         help="column with the chain of each row, for draws of Markov chains in their order, which "
         "are then tested with --lag auto; it is no coordinate (an .nc file knows its chains)",
+    ),
+    "--weights": dict(
+        metavar="COLUMN",
+        help="column with the importance weight of each row, for particles and importance samples; "
+        "it is no coordinate",
     ),
     "--drop-nan": dict(
         action="store_true",
@@ -260,6 +266,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"fastsksd {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     _add_test(commands)
+    add_compare(commands, _WHAT | _HOW | _OUTPUT)
     demo = commands.add_parser(
         "demo", help="test a built-in model that fails along one hidden direction in 50 dimensions"
     )
@@ -360,6 +367,12 @@ def _test(arguments: argparse.Namespace) -> int:
     from .test import run_test
 
     return run_test(arguments)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from .compare import run_compare
+
+    return run_compare(arguments)
 
 
 def _with_negatives(argv: Sequence[str]) -> list[str]:
@@ -480,6 +493,7 @@ def _report(arguments: argparse.Namespace) -> int:
 
 _COMMANDS = {
     "test": _test,
+    "compare": _compare,
     "demo": _demo,
     "info": _info,
     "warmup": _warmup,

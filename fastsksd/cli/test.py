@@ -33,6 +33,8 @@ from .targets import load_fit, load_score, make_model
 LARGE = 2**25  # bytes from which on a file is read as a stream
 SLOW = 2**24  # numbers from which on the test of a family takes about half a minute
 _BLOCK_BYTES = 2**22  # of numbers read at a time
+# Options that name a column of the file, and what it holds.
+_BESIDE = {"chains": "a label", "weights": "a number"}
 # Values that options may have for a stream.
 _STREAMED = {
     "method": ("sksd",),
@@ -50,7 +52,7 @@ def run_test(arguments: Namespace) -> int:
     """Carry out ``fastsksd test``.
 
     Returns the exit code: 0 when the model is not rejected, 1 when it is, 2 for an error, 3 when
-    chains are too short to tell.
+    chains are too short, or effective samples too few, to tell.
     """
     samples = _samples(arguments)
     files = dict.fromkeys(("x", "chunks", "samples", "idata"), samples)
@@ -68,7 +70,7 @@ def run_test(arguments: Namespace) -> int:
     except (Exception, SystemExit) as error:
         if arguments.debug:
             raise
-        print(f"fastsksd: {_message(error, samples, shell)}", file=sys.stderr)
+        print(f"fastsksd: {message(error, samples, shell)}", file=sys.stderr)
         return 2
 
 
@@ -87,7 +89,7 @@ def _target(arguments: Namespace) -> str:
     return arguments.scores or " ".join(filter(None, ["--score", arguments.score]))
 
 
-def _message(error: BaseException, samples: str, shell: Shell) -> str:
+def message(error: BaseException, samples: str, shell: Shell) -> str:
     """What was wrong, in one line."""
     if isinstance(error, SystemExit):
         return f"the score function ended the program (SystemExit: {error})"
@@ -120,7 +122,7 @@ class Job:
         self.score: Any = None
         self.against: str = ""
         self.sources: list[Source] = []
-        self.labelled = False  # whether the last source has the chain of each row
+        self.beside: list[str] = []  # options that the last sources are columns of
         if arguments.posteriordb is not None:
             self._open_posterior()
         elif arguments.samples is None:
@@ -152,22 +154,25 @@ class Job:
             raise CommandError("--divergences is for .nc files, which say what draws diverged")
         self._check_target(needed=True)
         path, columns = self.arguments.samples, self.arguments.columns
-        labels = None
-        if self.arguments.chains is not None:
-            labels = open_file(path, self.arguments.chains)
-            if len(labels.columns) > 1:
-                raise CommandError("--chains must name one column, with a label for every row")
-            if columns is None:
-                columns = [k for k in range(labels.width) if k != labels.columns[0]]
+        self.beside = [name for name in _BESIDE if getattr(self.arguments, name) is not None]
+        beside = [self._beside(path, name) for name in self.beside]
+        if beside and columns is None:
+            taken = [one.columns[0] for one in beside]
+            columns = [k for k in range(beside[0].width) if k not in taken]
         self.sources = [open_file(path, columns)]
         if self.arguments.scores is not None:
             self.sources.append(self._scores())
             self.against = f"the scores in {self.arguments.scores}"
         else:
             self.score, self.against = self._function()
-        if labels is not None:
-            self.sources.append(labels)
-            self.labelled = True
+        self.sources += beside
+
+    def _beside(self, path: str, name: str) -> Source:
+        """The column that the option `name` names."""
+        source = open_file(path, getattr(self.arguments, name))
+        if len(source.columns) > 1:
+            raise CommandError(f"--{name} must name one column, with {_BESIDE[name]} for every row")
+        return source
 
     def _open_draws(self) -> None:
         """Draws of a sampler, with the gradients it stored, or against what is given.
@@ -177,6 +182,8 @@ class Job:
         arguments = self.arguments
         if arguments.chains is not None:
             raise CommandError("--chains is for files of rows; an .nc file knows its chains")
+        if arguments.weights is not None:
+            raise CommandError("--weights is for files of rows, not for .nc files")
         if arguments.fit is not None:
             raise CommandError("--fit is for independent samples, and .nc files hold chains")
         self._check_target(needed=False)
@@ -200,6 +207,8 @@ class Job:
         from .database import open_posterior
 
         arguments = self.arguments
+        if arguments.weights is not None:
+            raise CommandError("--weights does not go with --posteriordb")
         for name in ("scores", "model"):
             if getattr(arguments, name) is not None:
                 raise CommandError(
@@ -345,8 +354,8 @@ class Job:
         """The first of the options that a stream can't have."""
         if self.arguments.fit is not None:
             return f"--fit {self.arguments.fit}"
-        if self.labelled:
-            return f"--chains {self.arguments.chains}"
+        for name in self.beside:
+            return f"--{name} {getattr(self.arguments, name)}"
         if "chains" in self.options and "lag" not in self.options:
             return "--lag auto"
         for name, allowed in _STREAMED.items():
@@ -395,8 +404,8 @@ class Job:
         kept, dropped = finite_rows(self.sources, arrays, drop=self.arguments.drop_nan)
         self.dropped += dropped
         self.n = kept[0].shape[0]
-        if self.labelled:
-            self.options["chains"] = kept[-1][:, 0]
+        for name, values in zip(self.beside, kept[len(kept) - len(self.beside) :], strict=True):
+            self.options[name] = values[:, 0]
         score = self.score if self.score is not None or "fit" in self.options else kept[1]
         if self.n * self.d > SLOW and not {"n_slices", "basis", "method"} & set(self.options):
             self.note(

@@ -115,7 +115,7 @@ def make_chains(
             coefficients = np.linspace(0.0, parameter, d)
         return autoregressive(coefficients, chains, draws, rng), np.negative
     model = GroupEffects(d)
-    sampler = langevin if kind == "Langevin" else hamiltonian
+    sampler = {"Langevin": langevin, "HMC": hamiltonian}[kind]
     return sampler(model, parameter, chains, draws, rng), model.score
 
 

@@ -14,8 +14,9 @@ import numpy as np
 from .._typing import Array
 from ..gof import gof_test
 from ..procedure.mixing import bulk_and_tail_size, split_chains, split_rhat
-from .failures import KINDS, applies, make_runs, reference
-from .posteriors import POSTERIORS, SHIPPED, load
+from .approximations import Moments, moments_of
+from .failures import KINDS, make_runs
+from .posteriors import POSTERIORS, SHIPPED, Posterior, load
 from .report import Block, Figure, Heading, Table, Text, figure_of, pyplot, show_rate
 from .runner import Row, RunError, Settings, Task
 
@@ -33,7 +34,7 @@ SCALES: dict[str, Settings] = {
     ),
     "quick": dict(posteriors=list(SHIPPED), blocks=1, good=5, wrong=2, draws=500, n_resamples=299),
     "paper": dict(
-        posteriors=list(POSTERIORS), blocks=4, good=10, wrong=5, draws=500, n_resamples=299
+        posteriors=list(POSTERIORS), blocks=4, good=10, wrong=3, draws=500, n_resamples=299
     ),
 }
 
@@ -53,21 +54,20 @@ def tasks(settings: Settings) -> list[Task]:
 
 def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:
     name = task["posterior"]
-    counts = {
-        kind: settings["good"] if kind == "good" else settings["wrong"]
-        for kind in KINDS
-        if applies(kind, name)
-    }
-    rows = []
-    for kind, runs in make_runs(name, counts, settings["draws"], rng).items():
-        for x in runs:
-            rows.append({**task, "kind": kind, **_look_at(x, name, settings["n_resamples"], rng)})
-    return rows
+    counts = {kind: settings["good"] if kind == "good" else settings["wrong"] for kind in KINDS}
+    runs = make_runs(name, counts, settings["draws"], rng)
+    moments = moments_of(runs["good"])
+    return [
+        {**task, "kind": kind, **_look_at(x, load(name), moments, settings["n_resamples"], rng)}
+        for kind, some in runs.items()
+        for x in some
+    ]
 
 
-def _look_at(x: Array, name: str, n_resamples: int, rng: np.random.Generator) -> Row:
+def _look_at(
+    x: Array, posterior: Posterior, moments: Moments, n_resamples: int, rng: np.random.Generator
+) -> Row:
     """One run, (chains, draws, d): what tests and alarms say, and how wrong it is."""
-    posterior, moments = load(name), reference(name)
     scores = posterior.score(x.reshape(-1, posterior.d)).reshape(x.shape)
     result = gof_test(x, scores, n_resamples=n_resamples, rng=rng)
     ksd = gof_test(x, scores, method="ksd", n_resamples=n_resamples, rng=rng)

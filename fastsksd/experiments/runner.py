@@ -56,6 +56,7 @@ EXPERIMENTS = (
     "power",
     "peers",
     "effects",
+    "compare",
     "weights",
     "fit",
 )

@@ -3,27 +3,18 @@
 import numpy as np
 import pytest
 
-from fastsksd.experiments import failures, mcmc, posteriors, report, runner
+from fastsksd.experiments import approximations, failures, mcmc, posteriors, report, runner
 
 NAME = "discoveries, negative binomial"
-LAPLACE = np.array([1.2, -0.4, -1.0, 1.9]), np.diag([0.01, 0.02, 0.05, 0.2])
+MOMENTS = approximations.Moments(np.array([1.2, -0.4, -1.0, 1.9]), np.diag([0.01, 0.02, 0.05, 0.2]))
 
 
-@pytest.fixture
-def quick_reference(monkeypatch):
-    """Rough moments in place of those of long runs, and short warm-ups."""
+@pytest.fixture(autouse=True)
+def short_warm_up(monkeypatch):
     monkeypatch.setattr(failures, "_WARM_UP", 80)
-    moments = failures.Reference(*LAPLACE)
-    monkeypatch.setattr(failures, "reference", lambda name: moments)
-    monkeypatch.setattr(mcmc, "reference", lambda name: moments)
-    failures.laplace.cache_clear()
-    failures.mean_field.cache_clear()
-    yield moments
-    failures.laplace.cache_clear()
-    failures.mean_field.cache_clear()
 
 
-def test_runs_of_every_kind(quick_reference):
+def test_runs_of_every_kind():
     counts = dict.fromkeys(failures.KINDS, 2)
     runs = failures.make_runs(NAME, counts, 60, np.random.default_rng(0))
     assert set(runs) == set(failures.KINDS)
@@ -41,32 +32,46 @@ def test_runs_of_every_kind(quick_reference):
     assert first.mean() > 2 * np.abs(runs["good"] - runs["good"].mean(axis=(0, 1, 2))).mean()
 
 
-def test_laplace_is_at_the_mode(quick_reference):
-    mode, cov = failures.laplace(NAME)
+def test_laplace_is_at_the_mode():
     posterior = posteriors.load(NAME)
+    mode, root = approximations.laplace(posterior, MOMENTS)
+    cov = root @ root.T
     np.testing.assert_allclose(posterior.score(mode[None]), 0.0, atol=1e-3)
     # One Newton step from nearby leads there.
     near = mode + 0.01 * np.sqrt(np.diag(cov))
     np.testing.assert_allclose(near + cov @ posterior.score(near[None])[0], mode, atol=1e-3)
 
 
-def test_mean_field_of_a_normal_posterior(monkeypatch):
-    """Of a normal distribution it has the mean, and deviations from the diagonal precision."""
-    precision = np.array([[2.0, 1.2], [1.2, 1.0]])
+class Normal(posteriors.Posterior):
+    """A normal distribution with correlated coordinates."""
+
+    names = ("a", "b")
     mean = np.array([1.0, -2.0])
+    precision = np.array([[2.0, 1.2], [1.2, 1.0]])
 
-    class Normal:
-        d = 2
+    def density(self, x):
+        slope = -(x - self.mean) @ self.precision
+        return 0.5 * ((x - self.mean) * slope).sum(axis=1), slope
 
-        def score(self, x):
-            return -(x - mean) @ precision
 
-    moments = failures.Reference(mean + 0.1, np.linalg.inv(precision))
-    monkeypatch.setattr(failures, "load", lambda name: Normal())
-    monkeypatch.setattr(failures, "reference", lambda name: moments)
-    found, deviation = failures.mean_field.__wrapped__("normal")
-    np.testing.assert_allclose(found, mean, atol=0.05)
-    np.testing.assert_allclose(deviation, 1 / np.sqrt(np.diag(precision)), rtol=0.05)
+def test_approximations_of_a_normal_distribution():
+    """Laplace is exact, mean field has too small deviations, and Langevin too large ones."""
+    rng, normal = np.random.default_rng(0), Normal()
+    cov = np.linalg.inv(normal.precision)
+    moments = approximations.Moments(normal.mean + 0.1, cov)
+    mode, root = approximations.laplace(normal, moments)
+    np.testing.assert_allclose(mode, normal.mean, atol=1e-4)
+    np.testing.assert_allclose(root @ root.T, cov, rtol=1e-4)
+    mean, deviation = approximations.mean_field(normal, moments, rng)
+    np.testing.assert_allclose(mean, normal.mean, atol=0.05)
+    np.testing.assert_allclose(deviation, 1 / np.sqrt(np.diag(normal.precision)), rtol=0.05)
+    x = approximations.langevin(normal, moments, 400, 100, rng).reshape(-1, 2)
+    # In units of the deviations, along direction v of curvature c: variance 1 / (c (1 - h c / 4)).
+    unit = moments.deviation
+    curvature, v = np.linalg.eigh(np.outer(unit, unit) * normal.precision)
+    along = ((x - normal.mean) / unit) @ v
+    expected = 1 / (curvature * (1 - curvature / curvature.max() / 4))
+    np.testing.assert_allclose(along.var(axis=0), expected, rtol=0.05)
 
 
 def test_draws_of_eight_schools_are_those_of_both_parametrisations(monkeypatch):
@@ -78,7 +83,7 @@ def test_draws_of_eight_schools_are_those_of_both_parametrisations(monkeypatch):
     assert np.abs(eta).max() < 6.0 and np.ptp(flat[:, 1]) > 0.5
 
 
-def test_a_study_and_its_report(quick_reference, monkeypatch, tmp_path):
+def test_a_study_and_its_report(monkeypatch, tmp_path):
     settings = dict(posteriors=[NAME], blocks=1, good=2, wrong=1, draws=80, n_resamples=49)
     monkeypatch.setitem(mcmc.SCALES, "tiny", settings)
     rows = runner.run("mcmc", "tiny", tmp_path)

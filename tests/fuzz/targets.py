@@ -22,7 +22,10 @@ from .uses import (
     modelled,
     trained,
 )
-from .values import Made, Samples, Scores, directions, kernels, samples, scores
+from .values import Made, Samples, Scores, Weights, directions, kernels, samples, scores
+
+WEIGHTS = st.sampled_from([Weights(), Weights(0.0), Weights(1.5)])
+FITS = st.sampled_from([fs.models.Gaussian.fit, fs.models.Laplace.fit])
 
 
 def _tests():
@@ -70,8 +73,25 @@ def _tests():
         rng=SEED,
         null=st.sampled_from(["wild", "bootstrap", "spectral"]),
     )
+    weights = right(dict(base, weights=WEIGHTS), rng=SEED)
+    fit = right(
+        dict(x=samples(n=(20, 30), d=(1, 2)), fit=FITS, n_resamples=st.integers(1, 3)), rng=SEED
+    )
     return st.one_of(
-        family, given, given, named, active, basis, exact, spectral, chains, lag, ksd, _baselines()
+        weights,
+        fit,
+        family,
+        given,
+        given,
+        named,
+        active,
+        basis,
+        exact,
+        spectral,
+        chains,
+        lag,
+        ksd,
+        _baselines(),
     )
 
 
@@ -106,6 +126,21 @@ def _baseline(name, **fields):
 def model(name, needed, **optional):
     use, names = modelled(name)
     return Target(use, right(needed, **optional, n=st.integers(1, 5), rng=SEED), names)
+
+
+def fitted(name, **options):
+    """A model fitted to samples, and its score there."""
+    kind = getattr(fs.models, name)
+
+    def use(x, **given):
+        one = kind.fit(x, **given)
+        repr(one)
+        return one.score(x)
+
+    needed = dict(x=samples(n=(20, 30, 60), d=(1, 2, 3)))
+    if "n_components" in options:
+        needed["n_components"] = options.pop("n_components")
+    return Target(use, right(needed, **options), keywords(kind.fit), share=0.2)
 
 
 def kerneled(kind):
@@ -346,6 +381,16 @@ TARGETS: dict[str, Target] = {
         dict(B=SQUARE, b=PAIR.map(lambda b: [0.1 * abs(one) % 3 for one in b]), c=(0.5, -0.5)),
         coupling=st.sampled_from(["half", "full"]),
     ),
+    **{
+        f"models.{name}.fit": fitted(name, **options)
+        for name, options in dict(
+            Gaussian=dict(cov=st.sampled_from(["full", "diagonal"])),
+            Laplace={},
+            StudentT=dict(df=st.sampled_from([None, 3.0, 30])),
+            ICA=dict(df=st.sampled_from([3, 5.0])),
+            GaussianMixture=dict(n_components=st.integers(1, 2), n_starts=st.just(1), rng=SEED),
+        ).items()
+    },
     "learning.SlicedSteinLoss": Target(
         trained,
         LOSS,

@@ -272,6 +272,16 @@ def strange_kernels():
     )
 
 
+@dataclass(frozen=True)
+class Weights:
+    """Importance weights, one for each sample."""
+
+    spread: float = 0.5
+
+    def build(self, n: int):
+        return np.exp(self.spread * np.random.default_rng(n).standard_normal(n))
+
+
 class Odd:
     """An object that is nothing else."""
 
@@ -304,6 +314,8 @@ def _built(value: Any, known: Samples) -> Any:
         return value.build(known.array, known.unit)
     if isinstance(value, Directions):
         return value.build(known.d)
+    if isinstance(value, Weights):
+        return value.build(known.n)
     if isinstance(value, dict):
         known = next((one for one in value.values() if isinstance(one, Samples)), known)
         return {name: _built(one, known) for name, one in value.items()}

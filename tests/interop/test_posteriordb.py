@@ -312,6 +312,21 @@ def test_command_with_the_model_in_stan(compiled, run):
     assert "short.csv: has no variable 'b' of the model; there are 'mu', 'sigma'" in err
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_command_with_draws_of_arviz(compiled, run, tmp_path):
+    arviz = pytest.importorskip("arviz")
+    samples = posteriordb.variables(posterior_draws((4, 150), np.random.default_rng(5)))
+    diverging = np.zeros((4, 150), dtype=bool)
+    diverging[2, 7] = True
+    idata = arviz.from_dict(posterior=samples, sample_stats={"diverging": diverging})
+    idata.to_netcdf(tmp_path / "draws.nc")
+    code, _, err = run("draws.nc")
+    assert code == 2 and "1 of 600 draws (1 in chain 2) diverged" in err
+    code, out, _ = run("draws.nc", "--divergences", "drop", "--json")
+    assert code == 0 and json.loads(out)["n"] == 599
+    assert "these draws know their chains" in run("draws.nc", "--chains", "chain")[2]
+
+
 def test_a_model_that_can_not_be_compiled(compiled, monkeypatch):
     import bridgestan
 
