@@ -89,7 +89,7 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
 
 
 def summary(rows: list[Row], settings: Settings) -> Table:
-    """The largest dimension in one small table: rates beside the paper's, and seconds."""
+    """The largest dimension in one small table: rejections of trials, and seconds."""
     d = settings["d"][-1]
     counts: Counts = {}
     seconds: dict[str, list[float]] = {}
@@ -106,13 +106,13 @@ def summary(rows: list[Row], settings: Settings) -> Table:
         for problem in _SHORT:
             count = counts.get((method, problem, d))
             paper = published.BENCHMARK[problem].get(method)
-            line += [_rate(count) if count else "", f"{paper.rate:.2f}" if paper else ""]
+            line += [
+                "{} of {}".format(*count) if count else "",
+                "{} of {}".format(*printed(paper.rate)) if paper else "",
+            ]
         cpu = published.BENCHMARK_CPU.get(method)
         ours = f"{np.median(seconds[method]):.2f}" if method in seconds else ""
         table.append([*line, ours, "" if cpu is None else f"{cpu:.1f}"])
-    trials = [counts[DEFAULT, problem, d][1] if (DEFAULT, problem, d) in counts else 0
-              for problem in _SHORT]  # fmt: skip
-    table.append(["*trials*", *(n for count in trials for n in (count, published.TRIALS)), "", ""])
     return Table(header, table)
 
 

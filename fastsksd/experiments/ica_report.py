@@ -109,7 +109,7 @@ def _table(cells: Cells, lost: Cells, settings: Settings, comparable: bool) -> T
             rows.append(
                 [d, method, len(runs) + len(ended), _with_interval(gaps), paper_gap, judged,
                  _with_interval([row["nll"] for row in runs]), paper_nll,
-                 _mean([row["truth"] for row in runs]), "" if ours is None else f"{ours:.2g}",
+                 _mean([row["truth"] for row in runs]), "" if ours is None else f"{ours:.3g}",
                  faster, ", ".join(f"after {row['diverged']} steps" for row in ended)]
             )  # fmt: skip
     header = [

@@ -17,6 +17,7 @@ from fastsksd.experiments import (
     benchmark_gof,
     benchmark_report,
     ica,
+    ica_report,
     level,
     peer_problems,
     peers,
@@ -542,6 +543,14 @@ def test_ica_report_compares_with_the_paper_and_shows_what_diverged():
         in text
     )
     assert "| 100 | sksd-g+ke+go ends lower than ksd | 0 |  | open |" in text
+
+
+def test_loss_after_a_search_is_compared_with_that_before():
+    """Searches come before steps 201 and 401; an entry is the mean of the ten steps up to it."""
+    step = np.arange(10, 601, 10)
+    value = np.ones(60)
+    value[[20, 40]] = 3.0  # steps 201 to 210, and 401 to 410
+    assert ica_report._rise(dict(step=step.tolist(), value=value.tolist())) == 3.0
 
 
 def test_training_goes_on_after_a_kill(tmp_path, monkeypatch):
