@@ -23,7 +23,7 @@ from .refine import refine_slices
 from .report.explain import Explanation
 from .result import GofResult
 from .scale.accumulator import Accumulator
-from .scale.batch import BatchError, BatchResult, gof_batch
+from .scale.batch import BatchError, BatchInterrupted, BatchResult, gof_batch
 from .scale.family_accumulator import FamilyAccumulator
 from .scale.streaming import gof_stream
 from .slices import Slices, active_slices, random_slices
@@ -33,6 +33,7 @@ __all__ = [
     "RBF",
     "Accumulator",
     "BatchError",
+    "BatchInterrupted",
     "BatchResult",
     "Effects",
     "Estimate",

@@ -61,6 +61,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from ._doors import door
 from ._typing import Array, ArrayLike, Score, SlicesLike
 from ._validate import (
     ArgumentError,
@@ -501,6 +502,7 @@ def check_tolerance(tolerance: Any) -> Tolerance:
     )
 
 
+@door
 def effect_sizes(
     x: ArrayLike,
     score: Score,

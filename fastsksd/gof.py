@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from . import engines
+from ._doors import door
 from ._typing import ArrayLike, EngineName, KernelLike, Null, Rng, Score, SlicesLike
 from ._validate import (
     ArgumentError,
@@ -31,6 +32,7 @@ from .procedure.combine import Verdict, decide
 from .procedure.evaluate import evaluate
 from .procedure.evaluation import Outcome
 from .procedure.lags import neighbour_correlation
+from .procedure.own_units import in_own_units
 from .procedure.plan import Options, Plan, make_plan
 from .procedure.search import search
 from .procedure.split import Split, make_split
@@ -38,6 +40,7 @@ from .result import GofResult
 from .slices import Slices
 
 
+@door
 def gof_test(
     x: ArrayLike,
     score: Score,
@@ -145,8 +148,8 @@ def gof_test(
         "wild"
             Wild bootstrap with random signs, the default.
         "bootstrap"
-            The paper's multinomial bootstrap. It rejects too often with fewer than about 60
-            samples: with 30, at a level of 5%, in 7 to 12% of tests, for one set and the family.
+            The paper's multinomial bootstrap. Below 60 samples, where it would reject too often,
+            its replicates are widened; fewer than 8 are refused.
         "spectral"
             The limit distribution, a weighted sum of chi-squares, with its tail to any depth, for
             p-values below what resampling can show. Members of a family are combined by
@@ -239,6 +242,13 @@ def gof_test(
     With fewer than 100 samples the linear kernel and the moments are left out: skewed features
     would reject right models too often.
 
+    With m slices and fewer than about ``sqrt(32 m)`` samples, the bandwidth of every pair of
+    samples, and the units of the metric "diagonal", are found on other samples: those of all would
+    bias the sum over many slices. `bandwidths` of the result are those of all samples.
+
+    Samples that vary by more than 1e30, or by less than 1e-30, are tested in units of their own, a
+    power of two; statistics are then in these units.
+
     Markov chains are cut into stretches that are nearly independent, and a replicate has one sign
     for each. If sums over stretches are symmetric this is an exact randomisation test, however few
     stretches there are; see `fastsksd.procedure.stretches`.
@@ -320,7 +330,7 @@ def gof_test(
         raise ArgumentError(
             "tolerance", f"needs at least {FEWEST} samples; got {len(samples)}; leave it out"
         )
-    plan = make_plan(options, baseline, *samples.shape)
+    plan = in_own_units(make_plan(options, baseline, *samples.shape), samples)
     split = make_split(plan, samples, score, of_chains)
     with engines.session(*split.arrays()):
         found = search(plan, split)
@@ -382,6 +392,7 @@ def _result(
         _whole=split.samples,
         _stretch=_stretch_of(split, sliced.part),
         _active=active,
+        _fold_pairs=sliced.fold_pairs,
         _baseline=cast("Baseline | None", plan.baseline),
     )
 

@@ -25,6 +25,7 @@ from .evaluation import Evaluation
 from .metric import Metric, folds, full_of_folds
 from .moments import DEGREES, Moments, moments
 from .nulls import Weights, resampling_scale
+from .other_rows import are_needed, diagonal_of_folds, fold_count
 from .plan import Plan
 from .split import Samples, metric_of_all
 from .stretches import starts_of
@@ -59,18 +60,28 @@ def unsliced_members(plan: Plan, samples: Samples, weights: Weights | None) -> l
         label = "diagonal" if kind == "auto" else kind
         metric = metric_of_all(plan, samples)
         blocks = in_one_metric(samples, metric, groups)
-        members += whole_vector_members(plan, blocks, n, label, weights)
+        h = _bandwidth(plan, blocks)
+        if groups == 1 and isinstance(plan.precondition, str) and kind != "raw":
+            blocks = _in_units_of_others(samples) if are_needed(n, d) else blocks
+        members += whole_vector_members(plan, blocks, h, n, label, weights)
         if has_moments(n):
             pair = applied(samples, metric)
             members += moment_members(plan, pair, label, weights, sums=not learnt)
     if learnt:
         metrics = full_of_folds(samples.x, cast(Array, samples.scores))
         blocks = in_metrics_of_folds(samples, metrics, groups)
-        members += whole_vector_members(plan, blocks, n, "full", weights)
+        h = _bandwidth(plan, blocks)
+        members += whole_vector_members(plan, blocks, h, n, "full", weights)
     if learnt and kind == "auto" and has_moments(n):
         pair = in_the_metric_of_the_others(samples, metrics)
         members += moment_members(plan, pair, "full", weights, sums=True)
     return members
+
+
+def _in_units_of_others(samples: Samples) -> list[Block]:
+    """All pairs, each in units of other samples: those of all would bias many dimensions."""
+    stretches = folds(len(samples.x), fold_count(len(samples.x)))
+    return in_metrics_of_folds(samples, diagonal_of_folds(samples, stretches), 1, stretches)
 
 
 def has_full_metric(kind: str, n: int, d: int) -> bool:
@@ -95,10 +106,13 @@ def in_one_metric(samples: Samples, metric: Metric | None, groups: int) -> list[
 
 
 def in_metrics_of_folds(
-    samples: Samples, metrics: dict[tuple[int, int], Metric], groups: int
+    samples: Samples,
+    metrics: dict[tuple[int, int], Metric],
+    groups: int,
+    stretches: list[slice] | None = None,
 ) -> list[Block]:
     """The pairs of every two folds in the metric of the rest; groups have a part of every fold."""
-    stretches = folds(samples.x.shape[0])
+    stretches = folds(samples.x.shape[0]) if stretches is None else stretches
     blocks = []
     for (a, b), metric in metrics.items():
         first = applied(samples.part(stretches[a]), metric)
@@ -135,11 +149,9 @@ def applied(samples: Samples, metric: Metric | None) -> Pair:
 
 
 def whole_vector_members(
-    plan: Plan, blocks: list[Block], n: int, label: str, weights: Weights | None
+    plan: Plan, blocks: list[Block], h: float, n: int, label: str, weights: Weights | None
 ) -> list[Evaluation]:
-    """Kernels of the whole vector at several widths, and the linear kernel."""
-    bandwidth = plan.kernel.bandwidth
-    h = _median_distance(blocks) if isinstance(bandwidth, str) else float(bandwidth)
+    """Kernels of the whole vector at several widths of a bandwidth, and the linear kernel."""
     whole = WholeVector(plan.kernel.code, n, blocks, [multiple * h for multiple in WIDTHS])
     pairs = float(whole.n_pairs)
     limits: list[Array | None] = [None] * (len(WIDTHS) + 1)
@@ -157,7 +169,7 @@ def whole_vector_members(
         replicates = list(scale * drawn)
     parts = [partial(_parts_of_coordinates, whole, k) for k in range(len(WIDTHS) + 1)]
     nulls = [
-        dict(replicates=drawn, chi2_weights=limit)
+        dict(replicates=drawn, chi2_weights=limit, n=n)
         for drawn, limit in zip(replicates, limits, strict=True)
     ]
     linear = has_moments(n) and blocks[0].x_rows.shape[1] > 1
@@ -221,6 +233,11 @@ def whole_vector_evaluations(
 def _parts_of_coordinates(whole: WholeVector, k: int) -> Array:
     """What belongs to each coordinate of a component's mean over pairs."""
     return whole.coordinate_sums(k) / whole.n_pairs
+
+
+def _bandwidth(plan: Plan, blocks: list[Block]) -> float:
+    bandwidth = plan.kernel.bandwidth
+    return _median_distance(blocks) if isinstance(bandwidth, str) else float(bandwidth)
 
 
 def _median_distance(blocks: list[Block]) -> float:
@@ -322,7 +339,7 @@ def _limits(found: Moments, rows: list[int], reduce: Any) -> dict[str, Any]:
     if reduce is np.max:
         return {"log_bound": _log_bound(found.features[rows])}
     pairs = FeaturePairs(found.features[rows].reshape(-1, found.n))
-    return {"chi2_weights": limit_weights(pairs.spectrum(), found.n)}
+    return {"chi2_weights": limit_weights(pairs.spectrum(), found.n), "n": found.n}
 
 
 def _replicates(found: Moments, cubes: Array, batch: Array, null: str) -> tuple[Array, Array]:
