@@ -25,6 +25,7 @@ from .result import GofResult
 from .scale.accumulator import Accumulator
 from .scale.batch import BatchError, BatchInterrupted, BatchResult, gof_batch
 from .scale.family_accumulator import FamilyAccumulator
+from .scale.refits import Refit, RefitsInterrupted
 from .scale.streaming import gof_stream
 from .slices import Slices, active_slices, random_slices
 
@@ -41,6 +42,8 @@ __all__ = [
     "FamilyAccumulator",
     "GofResult",
     "Model",
+    "Refit",
+    "RefitsInterrupted",
     "Slices",
     "__version__",
     "active_slices",

@@ -36,8 +36,10 @@ def door(function: Callable[_P, _T]) -> Callable[_P, _T]:
                 with strict_numbers():
                     return function(*args, **kwargs)
             except (FloatingPointError, Overflow) as error:
-                given = inspect.signature(function).bind_partial(*args, **kwargs).arguments
-                raise overflow_in(given) from error
+                signature = inspect.signature(function)
+                names = [name for name in signature.parameters if name != "self"]
+                given = signature.bind_partial(*args, **kwargs).arguments
+                raise overflow_in(given, "x" if "x" in names else names[0]) from error
 
     return guarded
 
@@ -75,8 +77,11 @@ def _interrupt(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
 
-def overflow_in(arguments: Mapping[str, Any]) -> Overflow:
-    """The error that names the argument, row and column that statistics overflow for."""
+def overflow_in(arguments: Mapping[str, Any], samples: str) -> Overflow:
+    """The error that names the argument, row and column that statistics overflow for.
+
+    `samples` is the name of the argument that holds samples.
+    """
     extremes = [_extreme(name, array) for name, array in _arrays_of(arguments).items()]
     far = [one for one in extremes if one.ratio >= _FAR]
     if far:
@@ -91,7 +96,7 @@ def overflow_in(arguments: Mapping[str, Any]) -> Overflow:
         f"of `{one.name}` {one.value:.1e} (row {one.row}, column {one.column})" for one in extremes
     )
     return Overflow(
-        "x",
+        samples,
         "or its scores are so large or small that the statistic overflows"
         + (f"; the largest entry is {largest}" if largest else ""),
         remedy="Rescale the samples, and the scores by the inverse.",

@@ -233,8 +233,8 @@ class Effects:
     def stretch_interval(self) -> Array:
         """Intervals of the stretches, (k, 2)."""
         half = self._quantiles(1) * self.log_stretch_error
-        with np.errstate(over="ignore"):
-            return self.stretch[:, None] * np.exp(np.stack([-half, half], axis=1))
+        with np.errstate(all="ignore"):  # an estimate of 0 that may as well be infinite
+            return np.exp(np.log(self.stretch)[:, None] + np.stack([-half, half], axis=1))
 
     @property
     def shear_interval(self) -> Array:
@@ -546,9 +546,9 @@ def effect_sizes(
 
     Notes
     -----
-    The module `fastsksd.effects` has the method and its limits. A coordinate that is constant has
-    NaN. With fewer than about two samples for each dimension directions r can't be learnt, and
-    numbers are about coordinates given the others.
+    The module `fastsksd.effects` has the method and its limits. A coordinate that is constant, or
+    has constant scores, has NaN. With fewer than about two samples for each dimension directions r
+    can't be learnt, and numbers are about coordinates given the others.
 
     Examples
     --------
@@ -663,6 +663,12 @@ def effects_of(
         )
         labels = None
     else:
+        if result.fitted is not None and result.fitted.same_samples:
+            raise ArgumentError(
+                "fit",
+                "was to the same samples, so that shifts and stretches are near those of a right "
+                "model whatever it is: give other samples for effect sizes",
+            )
         whole = _in_order(_held(result._whole))
         tested = _in_order(cast(Samples, result._samples))
         labels = result._chain
@@ -686,6 +692,8 @@ def effects_of(
 def has_effects(result: GofResult) -> bool:
     """Whether the result holds all that its effects need."""
     whole = result._whole
+    if result.fitted is not None and result.fitted.same_samples:
+        return False
     return whole is not None and whole.scores is not None and len(whole.x) >= FEWEST
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from .baselines.base import Baseline
     from .effects import Effects, Tolerated
+    from .procedure.fitted import Fitted
     from .report.explain import Explanation
 
 
@@ -40,7 +41,7 @@ class GofResult:
     pvalue : float
         ``(1 + #{replicate >= statistic}) / (1 + n_resamples)``, or the tail of the limit
         distribution; never zero. For a family, replicates of `evidence` are compared with it. NaN
-        for chains that are too short to tell, see `draws_needed`.
+        for chains that are too short to tell and for too few effective samples, see `draws_needed`.
     null_distribution : (n_resamples,) array
         Replicates of `statistic` under the hypothesis that the model fits. For a family, of
         `evidence`; there it is empty with null="spectral".
@@ -57,7 +58,8 @@ class GofResult:
     n_train : int
         Number of samples that slices, or locations, were found on.
     null : str
-        Null distribution: "wild", "bootstrap", "spectral", or one of a baseline.
+        Null distribution: "wild", "bootstrap", "spectral", "refits" for a fitted model, or one of a
+        baseline.
     engine : str
         How sums over pairs were computed; for a family, along slices.
     kernel : str
@@ -70,12 +72,18 @@ class GofResult:
     neighbour_correlation : float
         For samples taken as independent: the largest correlation along a coordinate of
         neighbouring rows, as they were given, where it is more than chance; otherwise 0.
+    score_noise : float
+        Rounding error of scores in single precision, in standard errors of their mean, along the
+        worst coordinate. From 1 on it may matter. 0 for double precision.
     draws_needed : int
-        About the number of draws that a verdict needs, for chains that are too short to tell; 0
-        where there are enough.
+        About the number of draws that a verdict needs, for chains that are too short to tell, and
+        for weighted samples that are too few; 0 where there are enough.
     effective_draws : float
         For chains, the number of independent draws that are worth as much along the slowest
-        direction; for independent samples, their number.
+        direction; for independent samples, their number, with importance weights the effective one.
+    weighted : bool
+        Whether the samples had importance weights. What the result tells about samples (`effects`,
+        `explain`, `plot`) is then about some of them that stand for all without weights.
     chains : ChainReport or None
         For chains: `chains`, a record for each (label, draws, effective draws, p-value alone,
         p-value that it differs from the others), `different`, the labels of those that differ,
@@ -106,6 +114,10 @@ class GofResult:
         Names of the coordinates, where the samples had names of columns, as a data frame has.
     tolerated : Tolerated or None
         Whether the effects are within the `tolerance` of the test, if it had one.
+    fitted : Fitted or None
+        For a test with `fit`: the fitted `model`, `n_fit`, the number of samples it was fitted to,
+        `n_refits`, `n_failed` and the `errors` of refits that failed. See
+        `fastsksd.procedure.fitted`.
 
     See Also
     --------
@@ -137,8 +149,10 @@ class GofResult:
     method: str
     lag: float = 1.0
     neighbour_correlation: float = 0.0
+    score_noise: float = 0.0
     draws_needed: int = 0
     effective_draws: float = float("nan")
+    weighted: bool = False
     chains: ChainReport | None = None
     locations: Array | None = None
     n_model: int = 0
@@ -149,6 +163,7 @@ class GofResult:
     timings: dict[str, float] = field(default_factory=dict)
     names: tuple[str, ...] | None = None
     tolerated: Tolerated | None = None
+    fitted: Fitted | None = None
     _whole: Samples | None = None
     _stretch: slice | None = None
     _chain: np.ndarray | None = None
@@ -227,7 +242,8 @@ class GofResult:
         Returns
         -------
         str
-            "rejected", "not rejected", or "too short to tell" with the number of draws needed.
+            "rejected", "not rejected", or the number of draws needed: "too short to tell: ..." of
+            chains, and "too few to tell: ..." of weighted samples.
 
         Examples
         --------
@@ -237,7 +253,8 @@ class GofResult:
         'too short to tell'
         """
         if self.draws_needed:
-            return f"too short to tell: about {self.draws_needed} draws needed"
+            lacking = "few" if self.weighted else "short"
+            return f"too {lacking} to tell: about {self.draws_needed} draws needed"
         return "rejected" if self.reject(alpha) else "not rejected"
 
     def explain(

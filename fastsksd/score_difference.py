@@ -38,6 +38,7 @@ from ._validate import (
     check_choice,
     check_flag,
     check_number,
+    check_samples,
     evaluate_score,
     score_is_array,
 )
@@ -467,6 +468,7 @@ def score_difference(
     True
     """
     check_flag("debias", debias)
+    x = check_samples(x, min_rows=2)
     if isinstance(estimator, ScoreDifference):
         if not np.array_equal(estimator.x, x):
             raise ArgumentError("estimator", "was made from other samples than ", Option("x"))

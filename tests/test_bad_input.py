@@ -301,7 +301,7 @@ OTHERS = {
     "bandwidths of another number": (
         lambda: fs.sksd(X, -X, SLICES, kernel=fs.RBF([1.0, 2.0])),
         ValueError,
-        "`bandwidth` has 2 values",
+        "`kernel` has 2 bandwidths but there are 3 slices",
     ),
     "ksd with many bandwidths": (
         lambda: fs.ksd(X, -X, kernel=fs.RBF([1.0, 2.0])),

@@ -17,6 +17,14 @@ X = np.random.default_rng(0).standard_normal((60, 2))
 AXES = (np.eye(2), np.eye(2))
 
 
+@pytest.fixture(autouse=True)
+def _interrupts():
+    """As in a terminal: a process in the background may ignore interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def with_entry(array, value):
     array = array.copy()
     array[7, 1] = value

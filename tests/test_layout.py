@@ -28,7 +28,9 @@ FLOORS = [
 # Imports inside a function that point up, each for a reason.
 UPWARD = {
     # A Dask array is tested where it lies.
-    ("gof", "scale.cluster")
+    ("gof", "scale.cluster"),
+    # Refits of a fitted model run in processes.
+    ("gof", "scale.refits"),
 }
 
 

@@ -111,6 +111,8 @@ def as_json(tested: Tested) -> str:
         "verdict": result.verdict_at(tested.alpha).partition(":")[0],
         "draws_needed": result.draws_needed,
         "effective_draws": result.effective_draws,
+        "weighted": result.weighted,
+        "score_noise": result.score_noise,
         "method": result.method,
         "null": result.null,
         "kernel": result.kernel,
@@ -128,11 +130,18 @@ def as_json(tested: Tested) -> str:
         else None,
         "tolerated": None if result.tolerated is None else result.tolerated._asdict(),
         "chains": _chains(result),
+        "fitted": _fitted(result),
         "members": [member._asdict() for member in result.members],
         "timings": result.timings | {"all": tested.seconds},
         "versions": _versions(),
     }
     return json.dumps(plain(content), indent=2, allow_nan=False)
+
+
+def _fitted(result: GofResult) -> dict[str, Any] | None:
+    if result.fitted is None:
+        return None
+    return {name: one for name, one in result.fitted._asdict().items() if name != "model"}
 
 
 def as_page(tested: Tested) -> str:

@@ -22,10 +22,20 @@ OPTIONS = (
     "tolerance",
 )
 PARAMETERS = ("mean", "cov", "loc", "scale", "df")  # of models
-_RENAMED = {"on_divergence": "divergences", "var_names": "columns", "rng": "seed"}
+_OTHERS = ("alpha", "bandwidth", "score", "chains", "fit", "checkpoint")
+_RENAMED = {"on_divergence": "divergences", "var_names": "columns", "rng": "seed", "n_jobs": "jobs"}
 _FLAGS = {
     name: f"--{name.replace('_', '-')}"
-    for name in (*OPTIONS, *PARAMETERS, "alpha", "bandwidth", "score", "chains")
+    for name in (
+        *OPTIONS,
+        *PARAMETERS,
+        "alpha",
+        "bandwidth",
+        "score",
+        "chains",
+        "fit",
+        "checkpoint",
+    )
 } | {name: f"--{flag}" for name, flag in _RENAMED.items()}
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from .pages import write_page
 from .report import pyplot, write_report
 from .runner import EXPERIMENTS, Progress, RunError, load, names_of, run, settings_of
 
@@ -17,6 +18,7 @@ __all__ = [
     "reproduce",
     "run",
     "settings_of",
+    "write_page",
     "write_report",
 ]
 
@@ -29,6 +31,7 @@ def reproduce(
     jobs: int = 1,
     client: Any = None,
     resume: bool = False,
+    minutes: float | None = None,
     progress: Progress | None = None,
 ) -> tuple[Path, Path]:
     """Run an experiment and write its report.
@@ -39,7 +42,7 @@ def reproduce(
         Which experiment, and how large.
     out : path
         Folder of the results and the report.
-    jobs, client, resume, progress
+    jobs, client, resume, minutes, progress
         As for `run`.
 
     Returns
@@ -50,7 +53,8 @@ def reproduce(
     experiment, settings = load(name), settings_of(name, scale)
     if experiment.FIGURES:
         pyplot()  # if it is missing, better to know before the run
-    rows = run(name, scale, out, jobs=jobs, client=client, resume=resume, progress=progress)
+    options = dict(jobs=jobs, client=client, resume=resume, minutes=minutes, progress=progress)
+    rows = run(name, scale, out, **options)
     try:
         return write_report(
             out, name, f"{experiment.TITLE} ({scale})", experiment.report(rows, settings)

@@ -78,7 +78,9 @@ class Folds:
 
 
 def folds_for(plan: Plan, part: Part, m: int) -> Folds | None:
-    """Folds where a part along m slices needs them."""
+    """Folds where a part along m slices needs them; importance weights have none."""
+    if part.tested.weights is not None:
+        return None
     learns = isinstance(plan.kernel.bandwidth, str) or learns_metric(plan, part)
     return Folds(plan, part) if learns and are_needed(part.n, m) else None
 

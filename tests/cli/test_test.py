@@ -137,6 +137,43 @@ def test_effects_and_tolerance(run, folder):
     assert run("x.csv", *GOOD, "--tolerance", "wide")[0] == 2
 
 
+def test_a_fitted_model(run, folder):
+    quick = ("--n-resamples", "19", "--basis", "identity", "--quiet")
+    code, out, _ = run("x.npy", "--fit", "gaussian", *quick, "--json", "--checkpoint", "refits")
+    said = json.loads(out)
+    expected = fs.gof_test(
+        np.load("x.npy"),
+        fit=fs.Refit(fs.models.Gaussian.fit, progress=False),
+        basis="identity",
+        n_resamples=19,
+        rng=0,
+    )
+    assert code == int(expected.reject()) and said["pvalue"] == expected.pvalue
+    assert said["null"] == "refits" and said["against"] == "a model fitted by gaussian"
+    assert said["fitted"]["n_refits"] == 19 and said["fitted"]["n_failed"] == 0
+    assert len((folder / "refits").read_text().splitlines()) == 20
+    write(
+        "fits.py",
+        "from fastsksd.models import *\ndef fit(x): return Gaussian.fit(x).score\nn = 1\n",
+    )
+    _, out, _ = run("x.npy", "--fit", "fits.py:fit", "--quiet")
+    assert "fitted to 100 samples and tested on others" in " ".join(out.split())
+    for flags, message in {
+        ("--fit", "gauss"): "--fit gauss: must be one of gaussian, laplace",
+        ("--fit", "fits.py:n"): "--fit fits.py:n: is no function, but int",
+        ("--fit", "fits.py:nothing"): "--fit fits.py:nothing: fits.py has no nothing",
+        ("--fit", "fits.py:fit", "--jobs", "2"): "--jobs: other processes can't import",
+        ("--fit", "gaussian", *GOOD): "choose one of --scores FILE",
+        (*GOOD, "--checkpoint", "refits"): "--checkpoint is for --fit",
+        ("--fit", "gaussian", "--stream"): "--fit gaussian does not apply to it",
+        ("--fit", "gaussian", "--null", "wild"): "--null has no choice",
+        ("--fit", "gaussian", "--lag", "3"): "--fit is for independent samples",
+        ("--fit", "laplace", *quick, "--checkpoint", "refits"): "--checkpoint refits holds",
+    }.items():
+        code, _, err = run("x.npy", *flags)
+        assert code == 2 and message in err, err
+
+
 def test_chains(run):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((600, 2))
@@ -609,6 +646,8 @@ def test_bad_models(run):
         "b": "[]",
         "c": '{"model": "ica", "V": 1}',
         "d": '{"model": "mixture", "weights": [1], "means": [[0]], "covs": 1}',
+        "f": '{"model": ["ica"]}',
+        "g": 100_000 * "[",
     }.items():
         write(f"{name}.json", content)
     np.save("three.npy", np.eye(3))
@@ -627,6 +666,8 @@ def test_bad_models(run):
         "c.json": "ica has no parameter 'V'; it has W, df",
         "d.json": "has 1 dimensions, but the samples have 2",
         "e.json": "e.json",
+        "f.json": 'must be an object with "model"',
+        "g.json": "g.json: is not JSON",
         "a.json --mean 1": "--mean does not go with",
     }.items():
         code, _, err = run("x.npy", "--model", *flags.split(), *QUICK)
