@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from .._typing import Array
-from .._validate import check_statistic
+from .._validate import ArgumentError, check_statistic
 from ..compute.chi_square import limit_weights
 from ..compute.linalg import product
 from ..compute.medians import median_distances
@@ -27,8 +27,11 @@ from .importance import pair_weight
 from .nulls import Weights, check_enough, resampling_scale
 from .other_rows import Folds, folds_for
 from .plan import Plan, check_test_size
-from .split import Part, Split
+from .split import Part, Samples, Split
 from .unsliced import unsliced_members
+
+_LOUD = 1e12  # scores of so many times the usual size drown the others in sums of squares
+_MOST_PAIRWISE = 20_000  # samples whose pairs are met one by one then
 
 
 def evaluate(plan: Plan, split: Any) -> Outcome:
@@ -44,6 +47,7 @@ def evaluate(plan: Plan, split: Any) -> Outcome:
     samples, lag = split.samples, split.lag_length
     if plan.is_grouped(samples.x.shape[0]):
         try:
+            _check_loudest(samples)
             return Outcome(grouped_members(plan, split), lag)
         except SeriesTooLong:
             split = _in_their_metrics(split)
@@ -63,6 +67,30 @@ def evaluate(plan: Plan, split: Any) -> Outcome:
     if plan.standard:
         members += unsliced_members(plan, samples, weights)
     return Outcome(members, lag)
+
+
+def _check_loudest(samples: Samples) -> None:
+    """Squares of a huge score would leave nothing of the others in sums over groups of samples.
+
+    Pairs one by one do not mind, if there are not too many.
+    """
+    scores = cast(Array, samples.scores)
+    n = len(scores)
+    usual = np.median(np.abs(scores[:: -(-n // 500)]), axis=0)
+    ratios = np.abs(scores).max(axis=0) / np.where(usual > 0, usual, np.inf)
+    column = int(np.argmax(ratios))
+    if ratios[column] <= _LOUD:
+        return
+    if n <= _MOST_PAIRWISE:
+        raise SeriesTooLong
+    row = int(np.argmax(np.abs(scores[:, column])))
+    raise ArgumentError(
+        "score",
+        f"is {scores[row, column]:.1e} in row {samples.rows[row]}, column {column}, "
+        f"{ratios[column]:.0e} times the usual size of that column: with so many samples round-off "
+        "would decide",
+        remedy="Check that entry.",
+    )
 
 
 def _in_their_metrics(split: Split) -> Split:

@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import Array
-from .._validate import ArgumentError, Option, check_statistic
+from .._validate import ArgumentError, Option, Overflow, check_statistic
 from ..compute.sampling import fill_multinomial, independent_signs
 from ..compute.streams import draw_seed
 from .importance import pair_weight
@@ -177,10 +177,11 @@ def resampling_pvalue(statistic: float, replicates: Array) -> float:
     """``(1 + #{replicate >= statistic}) / (1 + M)`` for M replicates.
 
     It is never zero, and valid for every M. Values that are equal up to round-off count as equal.
-    Where one of them is not finite there is no p-value.
+    There is none where one of them is NaN; a replicate may be infinite, as a failure is.
     """
-    check_statistic(replicates)
     check_statistic(np.asarray(statistic))
+    if not np.all(replicates > -np.inf):
+        raise Overflow("x", "holds numbers, or has scores, for which replicates overflow")
     return (1.0 + np.count_nonzero(replicates >= statistic - 1e-12 * abs(statistic))) / (
         1.0 + replicates.size
     )

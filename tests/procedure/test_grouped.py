@@ -10,7 +10,7 @@ from scipy import stats
 
 import fastsksd as fs
 from fastsksd.engines.fourier import Reach, SliceFeatures, add_to_groups
-from fastsksd.procedure import grouped, plan
+from fastsksd.procedure import evaluate, grouped, plan
 from fastsksd.procedure.moments import DEGREES, MomentFeatures, location_and_unit, moments
 
 
@@ -173,3 +173,16 @@ def test_same_seed_same_pvalue(monkeypatch):
     x = np.random.default_rng(2).standard_normal((200, 3))
     first, second = (family(x, monkeypatch, n_resamples=99) for _ in range(2))
     assert first.pvalue == second.pvalue and first.evidence == second.evidence
+
+
+def test_a_huge_score_does_not_drown_the_others(monkeypatch):
+    """Few samples are met pair by pair, many are refused."""
+    x = np.random.default_rng(0).standard_normal((4100, 1))
+    s = -x.copy()
+    s[5] = 1e40
+    result = fs.gof_test(x, s, n_resamples=49, rng=0)
+    direct = fs.gof_test(x, s, n_resamples=49, engine="direct", rng=0)
+    assert result.pvalue == pytest.approx(direct.pvalue, abs=0.05)
+    monkeypatch.setattr(evaluate, "_MOST_PAIRWISE", 4000)
+    with pytest.raises(ValueError, match=r"`score` is 1.0e\+40 in row 5, column 0"):
+        fs.gof_test(x, s, n_resamples=49, rng=0)
