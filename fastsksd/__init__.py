@@ -6,6 +6,7 @@ For samples and a model known through its score.
 from . import baselines, interop, learning, models, plot, score_difference
 from ._version import __version__
 from .baselines.mmd import mmd
+from .comparison import Comparison, compare
 from .discrepancy import (
     Estimate,
     integrated_sksd,
@@ -24,7 +25,7 @@ from .refine import refine_slices
 from .report.explain import Explanation
 from .result import GofResult
 from .scale.accumulator import Accumulator
-from .scale.batch import BatchError, BatchResult, gof_batch
+from .scale.batch import BatchError, BatchInterrupted, BatchResult, gof_batch
 from .scale.family_accumulator import FamilyAccumulator
 from .scale.refits import Refit, RefitsInterrupted
 from .scale.streaming import gof_stream
@@ -35,7 +36,9 @@ __all__ = [
     "RBF",
     "Accumulator",
     "BatchError",
+    "BatchInterrupted",
     "BatchResult",
+    "Comparison",
     "Effects",
     "Estimate",
     "Explanation",
@@ -49,6 +52,7 @@ __all__ = [
     "__version__",
     "active_slices",
     "baselines",
+    "compare",
     "effect_sizes",
     "gof_batch",
     "gof_stream",

@@ -14,6 +14,7 @@ import numpy as np
 
 from ._typing import Array, ArrayLike, Rng, Score
 from ._validate import check_probability
+from .engines.folded import FoldPair
 from .procedure.combine import Member
 from .procedure.per_chain import ChainReport
 from .procedure.split import Samples
@@ -73,7 +74,7 @@ class GofResult:
         neighbouring rows, as they were given, where it is more than chance; otherwise 0.
     score_noise : float
         Rounding error of scores in single precision, in standard errors of their mean, along the
-        worst coordinate. From 0.1 on it may matter. 0 for double precision.
+        worst coordinate. From 1 on it may matter. 0 for double precision.
     draws_needed : int
         About the number of draws that a verdict needs, for chains that are too short to tell, and
         for weighted samples that are too few; 0 where there are enough.
@@ -168,6 +169,7 @@ class GofResult:
     _chain: np.ndarray | None = None
     _active: Slices | None = None
     _baseline: Baseline | None = None
+    _fold_pairs: tuple[FoldPair, ...] = ()
 
     @property
     def _samples(self) -> Samples | None:
@@ -223,6 +225,47 @@ class GofResult:
         from .effects import effects_of
 
         return effects_of(self)
+
+    def discrepancy_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Confidence interval of the discrepancy along `slices`, whose estimates add up to it.
+
+        For one set of slices that is `statistic`. For a family the slices are those of its
+        strongest set: the intervals of all sets hold at once, so that the choice does no harm.
+
+        Parameters
+        ----------
+        level : float
+            Confidence of the interval.
+
+        Returns
+        -------
+        (float, float)
+            The ends, which are not below 0; NaN where chains are too short to tell.
+
+        Raises
+        ------
+        ValueError
+            If the result holds no samples, like those of `gof_stream` and `gof_batch`, or if the
+            method has no slices.
+
+        Notes
+        -----
+        Far from 0 the estimate is asymptotically normal, near 0 it is degenerate. The interval
+        holds for both, see `fastsksd.procedure.u_statistics`; near 0 it is conservative. An
+        interval that begins at 0 does not mean that the model fits, as the p-value sees more.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsksd as fs
+        >>> x = np.random.default_rng(0).standard_normal((500, 2)) * [0.5, 1.0]
+        >>> result = fs.gof_test(x, np.negative, slices=(np.eye(2), np.eye(2)), rng=0)
+        >>> low, high = result.discrepancy_interval()
+        >>> bool(0 < low < result.statistic < high)
+        True
+        """
+        from .comparison import discrepancy_interval
+
+        return discrepancy_interval(self, level)
 
     @property
     def verdict(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ._doors import door
 from ._typing import Array, ArrayLike, EngineName, KernelLike, Rng, Score, SlicesLike
 from ._validate import (
     ArgumentError,
@@ -27,10 +28,12 @@ from ._validate import (
     check_unit_rows,
     counted,
     frozen,
+    real_array,
 )
 from .compute.eigen import symmetric_eigenvectors, top_eigenpairs
 from .compute.linalg import product
 from .compute.projections import unit_rows
+from .engines import check_pairwise
 from .score_difference import ScoreDifference, score_difference
 
 _BASIS_BYTES = 256 * 2**20  # memory for the Krylov bases of the directions r handled at a time
@@ -89,7 +92,7 @@ class Slices:
         for name in ("r_values", "g_values", "g_gaps"):
             values = getattr(self, name)
             if values is not None:
-                values = np.asarray(values, dtype=float)
+                values = real_array(name, values)
                 if values.shape != (r.shape[0],):
                     raise ArgumentError(
                         name,
@@ -128,7 +131,11 @@ def as_slices(slices: SlicesLike, d: int) -> Slices:
             raise ArgumentTypeError(
                 "slices", f"must be a Slices object or a pair (r, g); got {type(slices).__name__}"
             )
-        slices = Slices(*slices)  # type: ignore[arg-type]
+        try:
+            slices = Slices(*slices)  # type: ignore[arg-type]
+        except (ArgumentError, ArgumentTypeError) as error:
+            kind = type(error)
+            raise kind("slices", "is a pair (r, g) in which ", str(error).rstrip(".")) from error
     if slices.d != d:
         raise ArgumentError(
             "slices",
@@ -174,6 +181,7 @@ def random_slices(d: int, n_slices: int, *, rng: Rng = None) -> Slices:
     )
 
 
+@door
 def active_slices(
     x: ArrayLike,
     score: Score,
@@ -263,6 +271,7 @@ def active_slices(
     check_score(score)
     noise = check_number("noise", noise, 0.0)
     basis = check_basis(basis, n_slices, x.shape[1])
+    check_pairwise(engine)
     rng = check_rng(rng)
     difference = score_difference(
         x, score, estimator=estimator, score_q=score_q, kernel=kernel, debias=debias, engine=engine

@@ -11,14 +11,14 @@ PACKAGE = Path(fs.__file__).parent
 
 # Floors, from the ground up: a room imports from its own floor or from those below.
 FLOORS = [
-    ("_version", "_typing", "_validate", "_progress"),
+    ("_version", "_typing", "_strict", "_validate", "_doors", "_progress"),
     ("compute",),
     ("kernels",),
     ("engines",),
     ("models", "score_difference", "slices", "refine", "discrepancy"),
     ("procedure",),
     ("baselines",),
-    ("report", "plot", "result", "effects", "modes"),
+    ("report", "plot", "result", "effects", "comparison", "modes"),
     ("gof",),
     ("scale",),
     ("interop", "learning"),

@@ -243,7 +243,15 @@ def samples_of_model(
             Option("method", method),
             f"; got {type(model).__name__}",
         )
-    drawn = model.sample(count, rng=rng)
+    try:
+        drawn = model.sample(count, rng=rng)
+    except NotImplementedError as error:
+        raise ArgumentError(
+            "score",
+            "must be a model that can be sampled for ",
+            Option("method", method),
+            f": {error}",
+        ) from error
     return check_samples(drawn, "score.sample", min_rows=count, d=d)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from .._validate import OptionFormat
 from .._version import __version__
+from ..comparison import has_interval
 from ..effects import effects_of, has_effects
 from ..report.caveats import caveats_of
 from ..report.directions import direction, leading
@@ -128,6 +129,7 @@ def as_json(tested: Tested) -> str:
         "effects": effects_of(result, names=tested.names).to_dict()
         if has_effects(result)
         else None,
+        "discrepancy_interval": result.discrepancy_interval() if has_interval(result) else None,
         "tolerated": None if result.tolerated is None else result.tolerated._asdict(),
         "chains": _chains(result),
         "fitted": _fitted(result),
@@ -156,6 +158,11 @@ def as_page(tested: Tested) -> str:
     except ImportError as error:
         blocks.append(Text(f"No figures: {error}"))
     known = facts(result, tested.names)
+    if has_interval(result):
+        low, high = result.discrepancy_interval()
+        known["discrepancy"] = (
+            f"{result.slice_statistics.sum():.4g} along the slices, {low:.4g} to {high:.4g} (95%)"
+        )
     blocks += [
         Heading("In numbers"),
         Table(["", ""], [item for item in known.items() if item[0] != "verdict"]),

@@ -24,6 +24,7 @@ from ..effects import FEWEST
 from ..gof import gof_test
 from ..procedure.importance import LARGEST_CUT, check_weights, effective_size, typical_rows
 from ..procedure.precision import score_noise
+from ..report.directions import check_coordinates
 from ..result import GofResult
 from ._diagnosis import Diagnosis, diagnose
 
@@ -93,7 +94,8 @@ class Draws:
         given = {"weights": self.weights} if self.independent else {"chains": self.chain}
         result = gof_test(self.x, self.score, **given | options)
         noise = max(self.score_noise, result.score_noise)
-        return replace(result, names=self.names, score_noise=noise)
+        names = check_coordinates(self.names, np.shape(self.x)[-1])
+        return replace(result, names=names, score_noise=noise)
 
     def diagnose(self, *, level: float = 0.95, **options: Any) -> Diagnosis:
         """Make one table of the run: a row per parameter, beside ESS and R-hat.

@@ -328,7 +328,11 @@ class _Target:
             )
         self.model = numpyro.handlers.seed(model, 0)
         self.args, self.kwargs = tuple(args), dict(kwargs)
-        trace = numpyro.handlers.trace(self.model).get_trace(*self.args, **self.kwargs)
+        # Improper priors can't be sampled from, so sites start as those of a sampler do.
+        started = numpyro.handlers.substitute(
+            self.model, substitute_fn=numpyro.infer.init_to_uniform
+        )
+        trace = numpyro.handlers.trace(started).get_trace(*self.args, **self.kwargs)
         latent = {
             name: site
             for name, site in trace.items()

@@ -104,7 +104,28 @@ def draws(
     """
     _check_model(model)
     idata = read(idata)
-    theta = _parameters(model, variables_of(idata))
+    return unconstrained(
+        model,
+        variables_of(idata),
+        progress=progress,
+        diverging=diverging(idata),
+        var_names=var_names,
+        on_divergence=on_divergence,
+        on_nan=on_nan,
+    )
+
+
+def unconstrained(
+    model: Any,
+    variables: Mapping[str, tuple[np.ndarray, Any]],
+    *,
+    argument: str = "idata",
+    progress: bool = True,
+    **options: Any,
+) -> Draws:
+    """`Draws` of constrained `variables`, which came as `argument`; options as of `collect`."""
+    _check_model(model)
+    theta = _parameters(model, variables, argument)
     chains, length = theta.shape[:2]
     names = model.param_unc_names()
     x = _each(
@@ -115,10 +136,7 @@ def draws(
     return collect(
         [Block(_base(name), [name], x[:, :, k : k + 1]) for k, name in enumerate(names)],
         score=lambda x, rows: _each(_gradient_of(model), x, len(names), progress),
-        diverging=diverging(idata),
-        var_names=var_names,
-        on_divergence=on_divergence,
-        on_nan=on_nan,
+        **options,
     )
 
 
@@ -154,7 +172,9 @@ def _base(name: str) -> str:
     return name.partition(".")[0]
 
 
-def _parameters(model: Any, variables: Mapping[str, tuple[np.ndarray, Any]]) -> np.ndarray:
+def _parameters(
+    model: Any, variables: Mapping[str, tuple[np.ndarray, Any]], argument: str
+) -> np.ndarray:
     """All parameters in Stan's order, (chains, draws, k): the first index runs fastest."""
     names = model.param_names()
     odd = [name for name in names if ":" in name or name.endswith((".real", ".imag"))]
@@ -166,7 +186,7 @@ def _parameters(model: Any, variables: Mapping[str, tuple[np.ndarray, Any]]) -> 
     for base in dict.fromkeys(map(_base, names)):
         if base not in variables:
             raise ArgumentError(
-                "idata",
+                argument,
                 f"has no variable {base!r} of the model; "
                 f"there are {', '.join(map(repr, variables))}",
             )
@@ -176,9 +196,10 @@ def _parameters(model: Any, variables: Mapping[str, tuple[np.ndarray, Any]]) -> 
         flat = np.transpose(values, (0, 1, *axes)).reshape(*values.shape[:2], -1)
         last = tuple(int(index) for index in expected[-1].split(".")[1:])
         if values.shape[2:] != last:
-            raise ValueError(
-                f"`idata`: {base!r} must have the shape {last} it has in the model; "
-                f"got {values.shape[2:]}."
+            raise ArgumentError(
+                argument,
+                f"must have {base!r} in the shape {last} it has in the model; "
+                f"got {values.shape[2:]}",
             )
         columns.append(flat)
     return np.concatenate(columns, axis=2)

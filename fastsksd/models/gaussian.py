@@ -9,7 +9,7 @@ import numpy as np
 
 from .._typing import Array, ArrayLike, Rng
 from .._validate import ArgumentError, check_choice, check_integer, check_rng, frozen, real_array
-from .base import Model, check_fit_samples, parameter, per_coordinate
+from .base import Model, check_fit_samples, finite, parameter, per_coordinate
 from .em import fit_mixture
 
 COVARIANCES = ("full", "diagonal")
@@ -87,13 +87,16 @@ class Gaussian(Model):
         n = check_integer("n", n, 1)
         return self.mean + self._cov.colour(check_rng(rng).standard_normal((n, self.d)))
 
+    @finite
     def score(self, x: ArrayLike) -> Array:
         return -self._cov.solve(self._check_points(x) - self.mean)
 
+    @finite
     def score_along(self, x: ArrayLike, r: ArrayLike) -> Array:
         x, r = self._check_points_and_direction(x, r)
         return np.tile(-self._cov.solve(r[None, :]), (x.shape[0], 1))
 
+    @finite
     def log_density(self, x: ArrayLike) -> Array:
         return self._cov.log_density(self._check_points(x) - self.mean)
 
@@ -212,9 +215,11 @@ class GaussianMixture(Model):
             x[rows] = self.means[k] + cov.colour(x[rows])
         return x
 
+    @finite
     def score(self, x: ArrayLike) -> Array:
         return self._responsibilities_and_scores(self._check_points(x))[2]
 
+    @finite
     def score_along(self, x: ArrayLike, r: ArrayLike) -> Array:
         # With responsibilities w_k and component scores s_k the derivative is
         # sum_k w_k (H_k r + (s_k - s) (s_k - s).r). The centred form loses no digits in the tails.
@@ -224,6 +229,7 @@ class GaussianMixture(Model):
         curved = np.einsum("kn,knd->nd", weights * (scores @ r), scores)
         return curved - weights.T @ np.concatenate([cov.solve(r[None, :]) for cov in self._covs])
 
+    @finite
     def log_density(self, x: ArrayLike) -> Array:
         joint = self._log_joint(self._check_points(x))
         top = joint.max(axis=0)

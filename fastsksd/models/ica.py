@@ -6,8 +6,8 @@ import numpy as np
 
 from .._typing import Array, ArrayLike, Rng
 from .._validate import ArgumentError, check_integer, check_number, check_rng
-from .base import Model, check_fit_samples, parameter
-from .independent import student_curvature, student_log_density, student_slope
+from .base import Model, check_fit_samples, finite, parameter
+from .independent import student_curvature, student_draws, student_log_density, student_slope
 
 _LARGEST_CONDITION = 1e12  # beyond it W^-1 x keeps fewer than four digits
 
@@ -118,16 +118,19 @@ class ICA(Model):
 
     def sample(self, n: int, *, rng: Rng = None) -> Array:
         n = check_integer("n", n, 1)
-        return check_rng(rng).standard_t(self.df, size=(n, self.d)) @ self.W.T
+        return student_draws(check_rng(rng), self.df, (n, self.d)) @ self.W.T
 
+    @finite
     def score(self, x: ArrayLike) -> Array:
         return student_slope(self._sources(self._check_points(x)), self.df) @ self._unmixing
 
+    @finite
     def score_along(self, x: ArrayLike, r: ArrayLike) -> Array:
         x, r = self._check_points_and_direction(x, r)
         curvature = student_curvature(self._sources(x), self.df)
         return (curvature * (self._unmixing @ r)) @ self._unmixing
 
+    @finite
     def log_density(self, x: ArrayLike) -> Array:
         sources = self._sources(self._check_points(x))
         return student_log_density(sources, self.df).sum(axis=1) - self._log_det

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._typing import Array, ArrayLike, Rng
 from .._validate import ArgumentError, check_integer, check_number, check_rng
-from .base import Model, check_fit_samples, per_coordinate
+from .base import Model, check_fit_samples, finite, per_coordinate
 
 _UNIT_VARIANCE_LAPLACE = 1 / math.sqrt(2)
 _DF_RANGE = (0.1, 1e4)  # of fitted degrees of freedom
@@ -35,13 +35,16 @@ class _Independent(Model):
         n = check_integer("n", n, 1)
         return self.loc + self.scale * self._draw(check_rng(rng), (n, self.d))
 
+    @finite
     def score(self, x: ArrayLike) -> Array:
         return self._slope(self._standardise(self._check_points(x))) / self.scale
 
+    @finite
     def score_along(self, x: ArrayLike, r: ArrayLike) -> Array:
         x, r = self._check_points_and_direction(x, r)
         return self._curvature(self._standardise(x)) * (r / self.scale**2)
 
+    @finite
     def log_density(self, x: ArrayLike) -> Array:
         z = self._standardise(self._check_points(x))
         return self._log_density(z).sum(axis=1) - np.log(self.scale).sum()
@@ -198,7 +201,7 @@ class StudentT(_Independent):
         return cls(x.shape[1], df, scale, loc)
 
     def _draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Array:
-        return rng.standard_t(self.df, size=shape)
+        return student_draws(rng, self.df, shape)
 
     def _log_density(self, z: Array) -> Array:
         return student_log_density(z, self.df)
@@ -254,6 +257,14 @@ def _student_location_scale(
 
 
 # One Student-t coordinate, in forms that neither overflow nor cancel for large |z|.
+
+
+def student_draws(rng: np.random.Generator, df: float, shape: tuple[int, int]) -> Array:
+    """Independent draws of Student's t; with few degrees of freedom they may be beyond numbers."""
+    z = rng.standard_t(df, size=shape)
+    if not np.all(np.isfinite(z)):
+        raise ArgumentError("df", f"is so small that draws overflow; got {df:g}")
+    return z
 
 
 def student_log_density(z: Array, df: float) -> Array:

@@ -245,6 +245,10 @@ class FeatureSums:
         """Numbers of the groups, in order."""
         return self._sorted()[0]
 
+    def sums_of(self, k: int) -> Array:
+        """Sums of the features of component k over the groups in order, (groups, features)."""
+        return self._sums[k][self._sorted()[1]]
+
     def meet(self, weights: Array, null: str) -> list[Met]:
         """Statistics and replicates of all components, for weights of the groups in order.
 

@@ -61,10 +61,10 @@ _FEATURES = 1500  # of a kernel of the whole vector, about
 _MOST_LINEAR = 10_000  # of the linear kernel
 _BLOCK = 8192  # samples whose range is looked at a time
 _AT_ONCE = 2**23  # numbers: sums over groups in memory at a time
-_MOST_OF_SLICES = 4000  # features of slices in one component, about
+MOST_OF_SLICES = 4000  # features of slices in one component, about
 # Features of a slice that are always affordable. With heavy tails the kernel fades where the series
 # would be longer, but not within the range of 99% of the samples.
-_LONG = 128.0
+LONG = 128.0
 _CORE = 0.99
 _FADE = 1.0  # bandwidths over which the kernel fades, or a tenth of the range if that is more
 
@@ -384,7 +384,7 @@ class _Maker:
         extremes = known.extremes(part.metric, g, stretch)
         y = product(g, known.some(stretch).within(part.metric).x)
         ranges = pairwise((0, *(one.size for one in pool.sets)))
-        step = int(_MOST_OF_SLICES // _LONG)
+        step = int(MOST_OF_SLICES // LONG)
         batches = [
             [slice(k, min(k + step, last)) for k in range(first, last, step)]
             for first, last in ranges
@@ -392,7 +392,7 @@ class _Maker:
         numbers = {}
         for multiple in pool.multiples:
             code, scaled = plan.kernel.code, multiple * h
-            reach = _reach(code, y, scaled, *extremes, known.fade, plan.tol)
+            reach = reach_of(code, y, scaled, *extremes, known.fade, plan.tol)
 
             def number(some: slice, scaled: Array = scaled, reach: Reach = reach) -> int:
                 features = SliceFeatures(
@@ -428,7 +428,9 @@ class _Maker:
         self.members.append(MomentMembers(part, label, sums, number))
 
 
-def _reach(code: int, y: Array, h: Array, low: Array, high: Array, fade: bool, tol: float) -> Reach:
+def reach_of(
+    code: int, y: Array, h: Array, low: Array, high: Array, fade: bool, tol: float
+) -> Reach:
     """The range of each slice, for a kernel of bandwidths h.
 
     `y` are some samples, and all that are known lie between `low` and `high`.
@@ -447,6 +449,6 @@ def _reach(code: int, y: Array, h: Array, low: Array, high: Array, fade: bool, t
 
 
 def _affordable_span(code: int, tol: float) -> float:
-    """The range, in bandwidths, of a series of `_LONG` features; the length is linear in it."""
+    """The range, in bandwidths, of a series of `LONG` features; the length is linear in it."""
     first, second = (series_length(code, span, tol) for span in (0.0, 1.0))
-    return (_LONG - first) / (second - first)
+    return (LONG - first) / (second - first)

@@ -2,7 +2,7 @@
 
 A test sees a mean of Stein features that is a few standard errors from zero. Rounding errors of
 the scores that have one sign shift it as a misfit would. How large they are is measured: the score
-function is evaluated at four points in a row, a hundredth of a deviation apart. What third
+function is evaluated at four points in a row, a twentieth of a deviation apart. What third
 differences leave of it is rounding, of the samples and of all sums inside of the function. Where
 there is no function, the spacing of the numbers themselves is what is known, and sums may be off by
 more.
@@ -16,12 +16,10 @@ import numpy as np
 
 from .._typing import Array
 
-MATTERS = 0.1  # of a standard error
+MATTERS = 1.0  # standard errors of a mean score
 _SINGLE = float(np.finfo(np.float32).eps)
-# Samples at which scores are evaluated again, at most; all of them where there are fewer, since a
-# function that is compiled for their number would be compiled anew.
-_ROWS = 4000
-_STEP = 0.01  # deviations
+_ROWS = 500  # samples at which scores are evaluated again, at most
+_STEP = 0.05  # deviations
 
 
 def score_noise(

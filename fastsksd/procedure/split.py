@@ -297,7 +297,7 @@ def _tested(plan: Plan, part: Samples, samples: Samples, metric: Metric | None) 
 
 
 def _training_size(train: object, n: int) -> int:
-    n_train = n // 2 if is_cross(train) else _count_of(train, n)
+    n_train = n // 2 if is_cross(train) else count_of(train, n)
     if n_train < 2 or n - n_train < 2:
         raise ArgumentError(
             "train",
@@ -344,7 +344,7 @@ def _capped(training: Samples, plan: Plan) -> Samples:
     return training.chosen(np.linspace(0, n - 1, plan.most_training).astype(int))
 
 
-def _count_of(train: object, n: int) -> int:
+def count_of(train: object, n: int) -> int:
     """Number of training samples from a fraction or a count."""
     if isinstance(train, (bool, np.bool_, str)):
         raise ArgumentTypeError(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import hashlib
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +14,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from .._validate import check_samples, evaluate_score, score_is_array
+from .._validate import (
+    ArgumentError,
+    ArgumentTypeError,
+    check_samples,
+    evaluate_score,
+    score_is_array,
+)
 from ..effects import Tolerated
 from ..procedure.combine import Member
 from ..procedure.per_chain import ChainRecord, ChainReport, Start
@@ -49,7 +57,15 @@ class Checkpoint:
         fixed: bool,
         total: int | None,
     ) -> None:
+        if not isinstance(path, (str, os.PathLike)):
+            raise ArgumentTypeError(
+                "checkpoint", f"must be the path of a file, not {type(path).__name__}"
+            )
         self.path = Path(path)
+        if self.path.is_dir():
+            raise ArgumentError(
+                "checkpoint", f"must be the path of a file, and {str(self.path)!r} is a folder"
+            )
         self.seeds = seeds
         state = state_of(seeds)
         try:
@@ -111,7 +127,8 @@ class Checkpoint:
 
     def close(self) -> None:
         """Close the file, for others to write."""
-        self.file.close()
+        with contextlib.suppress(OSError):  # a full disk; `keep` said so, and tells of the results
+            self.file.close()
         self.held.close()
 
 
@@ -144,6 +161,9 @@ def _from_record(record: dict[str, Any]) -> GofResult:
     """The result in a line of the journal; an error if the line is none."""
     record["index"], record["digest"]
     fields = {name: _array(value) for name, value in record["result"].items()}
+    pvalue = fields["pvalue"]  # NaN where chains are too short
+    if not (0.0 < pvalue <= 1.0 or math.isnan(pvalue)) or not math.isfinite(fields["statistic"]):
+        raise ValueError("no p-value")
     if fields["slices"] is not None:
         fields["slices"] = Slices(
             **{name: _array(value) for name, value in fields["slices"].items()}

@@ -98,8 +98,11 @@ def test_json(run):
     assert len(said["members"]) > 5 and said["members"][0]["adjusted_pvalue"] == said["pvalue"]
     assert said["timings"]["total"] > 0 and said["versions"]["fastsksd"] == fs.__version__
     assert said["caveats"] == []
+    low, high = said["discrepancy_interval"]
+    assert 0 < low < high
     code, out, _ = run("x.npy", *GOOD, "--method", "ksd", "--n-resamples", "50", "--json")
     assert json.loads(out)["strongest_slice"] is None
+    assert json.loads(out)["discrepancy_interval"] is None
     np.save(
         "chain.npy",
         np.repeat(X, 4, axis=0) + 0.01 * np.random.default_rng(0).standard_normal((480, 2)),
@@ -203,6 +206,28 @@ def test_chains(run):
     ):
         code, _, err = run("x.csv", *GOOD, *arguments)
         assert code == 2 and message in err
+
+
+def test_weights(run):
+    rng = np.random.default_rng(0)
+    x = 1.5 * rng.standard_normal((200, 2))
+    w = np.exp(-0.5 * (x**2).sum(axis=1) * (1.0 - 1.0 / 2.25))
+    rows = zip(x.tolist(), w.tolist(), strict=True)
+    write("x.csv", "a,w,b\n" + "".join(f"{a!r},{one!r},{b!r}\n" for (a, b), one in rows))
+    code, out, _ = run("x.csv", *GOOD, *QUICK, "--weights", "w", "--json")
+    said = json.loads(out)
+    assert said["names"] == ["a", "b"] and said["weighted"] and code == 0
+    assert said["effective_draws"] == pytest.approx(w.sum() ** 2 / (w**2).sum())
+    assert run("x.csv", *GOOD, *QUICK, "--columns", "a,b")[0] == 1
+    assert "importance weights, worth about" in run("x.csv", *GOOD, *QUICK, "--weights", "w")[1]
+    for arguments, message in (
+        (["--weights", "a,b"], "--weights must name one column, with a number for every row"),
+        (["--weights", "w", "--stream"], "--weights w does not apply"),
+        (["--weights", "a"], "--weights are negative in"),
+        (["--weights", "w", "--lag", "5"], "--weights are for independent samples"),
+    ):
+        code, _, err = run("x.csv", *GOOD, *arguments)
+        assert code == 2 and message in err, err
 
 
 def test_a_gpu_that_is_not_there(run, monkeypatch):
@@ -646,6 +671,8 @@ def test_bad_models(run):
         "b": "[]",
         "c": '{"model": "ica", "V": 1}',
         "d": '{"model": "mixture", "weights": [1], "means": [[0]], "covs": 1}',
+        "f": '{"model": ["ica"]}',
+        "g": 100_000 * "[",
     }.items():
         write(f"{name}.json", content)
     np.save("three.npy", np.eye(3))
@@ -664,6 +691,8 @@ def test_bad_models(run):
         "c.json": "ica has no parameter 'V'; it has W, df",
         "d.json": "has 1 dimensions, but the samples have 2",
         "e.json": "e.json",
+        "f.json": 'must be an object with "model"',
+        "g.json": "g.json: is not JSON",
         "a.json --mean 1": "--mean does not go with",
     }.items():
         code, _, err = run("x.npy", "--model", *flags.split(), *QUICK)

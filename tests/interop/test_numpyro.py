@@ -253,3 +253,15 @@ def test_bad_guides():
         bridge.variational(guide, None, model_args=(1.0,))
     with pytest.raises(ValueError, match="`guide` holds no site 'b'"):
         drawn(lambda width: numpyro.sample("a", dist.Normal()), {}, model=normal_model)
+
+
+def improper(y):
+    mu = numpyro.sample("mu", dist.ImproperUniform(dist.constraints.real, (), ()))
+    numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+
+def test_improper_priors():
+    values = np.random.default_rng(0).normal(Y.mean(), len(Y) ** -0.5, (1, 200))
+    draws = bridge.draws(improper, {"mu": values}, model_args=(Y,))
+    np.testing.assert_allclose(draws.score, len(Y) * (Y.mean() - draws.x), atol=1e-8)
+    assert draws.test(lag=1, rng=0).pvalue > 0.05

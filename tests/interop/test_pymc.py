@@ -215,8 +215,9 @@ def fitted(kind, spread):
     approximation = kind(model=normal_model())
     d = 3
     if kind is pm.FullRank:
-        values = np.linalg.cholesky(covariance)[np.tril_indices(d)]
-        approximation.params_dict["L_tril"].set_value(values)
+        factor = np.linalg.cholesky(covariance)
+        factor[np.diag_indices(d)] = np.log(np.expm1(np.diag(factor)))  # PyMC takes the softplus
+        approximation.params_dict["L_tril"].set_value(factor[np.tril_indices(d)])
     else:
         deviations = np.sqrt(np.diag(covariance))
         approximation.params_dict["rho"].set_value(np.log(np.expm1(deviations)))
