@@ -20,6 +20,7 @@ from .effects import Effects, effect_sizes
 from .gof import gof_test
 from .kernels import IMQ, RBF
 from .models import Model
+from .modes import ModeWeights, mode_weights
 from .refine import refine_slices
 from .report.explain import Explanation
 from .result import GofResult
@@ -43,6 +44,7 @@ __all__ = [
     "Explanation",
     "FamilyAccumulator",
     "GofResult",
+    "ModeWeights",
     "Model",
     "Refit",
     "RefitsInterrupted",
@@ -60,6 +62,7 @@ __all__ = [
     "ksd",
     "learning",
     "mmd",
+    "mode_weights",
     "models",
     "orthogonal_sksd",
     "plot",

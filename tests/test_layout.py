@@ -18,7 +18,7 @@ FLOORS = [
     ("models", "score_difference", "slices", "refine", "discrepancy"),
     ("procedure",),
     ("baselines",),
-    ("report", "plot", "result", "effects", "comparison"),
+    ("report", "plot", "result", "effects", "comparison", "modes"),
     ("gof",),
     ("scale",),
     ("interop", "learning"),

@@ -19,12 +19,12 @@ import numpy as np
 
 from .. import models
 from .._typing import Array
-from ..gof import examine, gof_test
+from ..gof import gof_test
 from ..procedure.combine import combine, member_weights
 from ..procedure.fitted import statistics_of
 from ..procedure.plan import Options
 from ..report.rates import interval
-from ..scale.refits import Refit, names_of
+from ..scale.refits import Refit, examine_in_own_metric, names_of
 from ..scale.refits import Task as OneRefit
 from .report import Block, Heading, Table, Text
 from .runner import Row, Settings, Task
@@ -156,7 +156,7 @@ def _one_run(case: Case, n: int, d: int, rng: np.random.Generator) -> Row:
     x = case.draw(n, rng)
     model, refit = case.fit(x), Refit(case.fit, progress=False)
     options = Options(n_resamples=1, rng=rng)
-    examined = examine(x, model, options)
+    examined = examine_in_own_metric(x, model, options, rng)
     members = examined.outcome.members
     again = OneRefit(model, n, d, refit, options, names_of(examined))
     statistics, error = again((0, rng.bit_generator.seed_seq.spawn(1)[0]))

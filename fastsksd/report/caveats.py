@@ -10,6 +10,7 @@ import numpy as np
 from .._typing import Array
 from .._validate import Option, OptionFormat
 from ..procedure.fitted import Fitted
+from ..procedure.modes import Modes, find_modes
 from ..procedure.precision import MATTERS
 from ..procedure.split import Samples
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _FAR = 30.0  # interquartile ranges from the median
 _FEW = 100  # samples below which the multinomial bootstrap rejects too often
+_LOOKED_AT = 20_000  # samples in which separated modes are looked for
 _MANY = 500  # samples from which on the limit distribution is trusted
 
 
@@ -133,6 +135,8 @@ def caveats_of_samples(
     repeats = n - len(np.unique(np.einsum("id,d->i", samples.x, key)))
     if repeats > 0.01 * n:
         caveats.append(Caveat(f"{repeats} of {n} samples are exact repeats of others"))
+    every = max(1, n // _LOOKED_AT)
+    caveats += _of_modes(find_modes(samples.x[::every], max(1.0, result.lag / every)))
     if strongest is None or result.slices is None:
         return tuple(caveats)
     first = result.slices[strongest]
@@ -148,6 +152,20 @@ def caveats_of_samples(
             )
         )
     return tuple(caveats)
+
+
+def _of_modes(modes: Modes) -> list[Caveat]:
+    """Of samples in groups with hardly any sample in between."""
+    if modes.n_modes == 1:
+        return []
+    weights = ", ".join(f"{one:.2g}" for one in np.sort(modes.weights)[::-1])
+    return [
+        Caveat(
+            f"the samples are in {modes.n_modes} groups with hardly any sample in between (weights "
+            f"{weights}), and the test can't see whether these weights are right: "
+            "fastsksd.mode_weights compares them with a log-density or a score function"
+        )
+    ]
 
 
 def caveats_of_outliers(rows: Array, y: Array) -> tuple[Caveat, ...]:

@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from .._progress import ProgressBar
-from .._typing import Array
+from .._typing import Array, Rng
 from .._validate import (
     ArgumentError,
     ArgumentTypeError,
@@ -29,6 +29,7 @@ from .._validate import (
     check_rng,
     check_samples,
     column_names,
+    evaluate_score,
     is_dask,
     score_is_array,
 )
@@ -215,7 +216,7 @@ class Task:
             rng = np.random.default_rng(numbered[1])
             x = drawn(self.model, self.n, self.d, rng)
             model = self.refit.model_of(x)
-            examined = examine(x, model, dataclasses.replace(self.options, rng=rng))
+            examined = examine_in_own_metric(x, model, self.options, rng)
             if names_of(examined) != self.members:
                 raise ValueError("the test has other members than that of the samples.")
             statistics = statistics_of(examined.outcome)
@@ -265,7 +266,7 @@ def gof_test_of_fitted(
     try:
         first, *others = seeds.spawn(1 + n_refits)
         with _about_the_fit():
-            examined = examine(samples, model, dataclasses.replace(options, rng=first))
+            examined = examine_in_own_metric(samples, model, options, first)
         done = {} if kept is None else kept.open(statistics_of(examined.outcome))
         task = Task(model, len(samples), samples.shape[1], refit, options, names_of(examined))
         book = _Book(examined._replace(names=names, start=start), model, n_refits, done)
@@ -329,6 +330,29 @@ def _about_the_fit() -> Iterator[None]:
         raise ArgumentError(
             "fit", f"returned a model that can't be tested: {str(error).rstrip('.')}"
         ) from error
+
+
+def examine_in_own_metric(x: Array, model: Any, options: Options, rng: Rng) -> Examined:
+    """The test of one set up to its verdict; the family in coordinates of unit covariance.
+
+    Mean and covariance are those of the set itself. The statistics then hardly depend on parameters
+    of location, scale and correlation, so that refits have the null distribution of the samples
+    although these parameters are estimated: exactly for normal distributions. In the coordinates
+    of `x`, right normal distributions of 50 dimensions were rejected in all tests with 200 samples.
+    """
+    options = dataclasses.replace(options, rng=rng)
+    standard = options.slices is None and options.n_slices is None and options.basis is None
+    own = isinstance(options.precondition, str) and options.precondition == "auto"
+    n, d = x.shape
+    if not (own and standard and n >= 2 * d and as_baseline(options.method) is None):
+        return examine(x, model, options)
+    root = np.linalg.cholesky(np.atleast_2d(np.cov(x.T)))
+    metric = np.linalg.solve(root, np.eye(d))
+    mean, scores = x.mean(axis=0), evaluate_score(model, x)
+    found = examine(x - mean, scores, dataclasses.replace(options, precondition=metric))
+    centred = found.split.samples
+    samples = centred._replace(x=centred.x + mean)
+    return found._replace(samples=x, split=found.split._replace(samples=samples))
 
 
 def names_of(examined: Examined) -> tuple[str, ...]:
