@@ -24,7 +24,7 @@ from .refine import refine_slices
 from .report.explain import Explanation
 from .result import GofResult
 from .scale.accumulator import Accumulator
-from .scale.batch import BatchError, BatchResult, gof_batch
+from .scale.batch import BatchError, BatchInterrupted, BatchResult, gof_batch
 from .scale.family_accumulator import FamilyAccumulator
 from .scale.refits import Refit, RefitsInterrupted
 from .scale.streaming import gof_stream
@@ -35,6 +35,7 @@ __all__ = [
     "RBF",
     "Accumulator",
     "BatchError",
+    "BatchInterrupted",
     "BatchResult",
     "Comparison",
     "Effects",

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ._strict import as_the_caller_has_it
 from ._typing import Array, ArrayLike, Rng, Score
 
 LARGEST = 10**15  # as a number of anything; beyond, arrays and loops have no end
@@ -121,6 +122,10 @@ class ArgumentTypeError(AboutArgument, TypeError):
     """An argument is of a type that can't be used."""
 
 
+class Overflow(ArgumentError):
+    """Numbers so large, or so small, that a statistic is not finite."""
+
+
 def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
     """`value` must be one of the names in `choices`."""
     if not isinstance(value, str) or value not in choices:
@@ -128,6 +133,13 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
         wanted = f"one of {_listing(names)}" if len(names) > 1 else _listing(names)
         raise ArgumentError(name, f"must be {wanted}; got {value!r}")
     return value
+
+
+def check_flag(name: str, value: object) -> bool:
+    """`value` must be True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ArgumentTypeError(name, f"must be True or False; got {value!r}")
+    return bool(value)
 
 
 def check_names(name: str, value: object, choices: Iterable[str]) -> tuple[str, ...]:
@@ -343,7 +355,8 @@ def evaluate_score(score: Any, x: Array, name: str = "score", *, finite: bool = 
 def call_user(name: str, function: Callable[..., Any], *args: Any) -> Any:
     """Call a user's function; what it raises is chained to an error that names the argument."""
     try:
-        return function(*args)
+        with as_the_caller_has_it():
+            return function(*args)
     except MemoryError:  # a matter of the machine, not of the function
         raise
     except Exception as error:
@@ -417,11 +430,7 @@ def real_array(name: str, value: Any, *, returned: bool = False) -> Array:
 def check_statistic(values: Array) -> Array:
     """Statistics that did not overflow."""
     if not np.all(np.isfinite(values)):
-        raise ArgumentError(
-            "x",
-            "holds numbers, or has scores, so large that the statistic overflows; "
-            "rescale the samples",
-        )
+        raise Overflow("x", "holds numbers, or has scores, for which the statistic overflows")
     return values
 
 

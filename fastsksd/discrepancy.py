@@ -10,10 +10,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ._doors import door
 from ._typing import Array, ArrayLike, EngineName, KernelLike, Rng, Score, SlicesLike, Statistic
 from ._validate import (
     ArgumentError,
     check_choice,
+    check_flag,
     check_integer,
     check_names,
     check_rng,
@@ -24,7 +26,7 @@ from ._validate import (
 )
 from .compute.linalg import product
 from .compute.projections import project
-from .engines import TOLERANCE, Source, choose_engine, session, slice_gradients
+from .engines import TOLERANCE, Source, check_pairwise, choose_engine, session, slice_gradients
 from .engines.multivariate import ksd_pairs
 from .engines.pairs import statistic as pair_statistic
 from .kernels import as_kernel
@@ -47,6 +49,7 @@ class Estimate(NamedTuple):
     standard_error: float
 
 
+@door
 def sksd(
     x: ArrayLike,
     score: Score,
@@ -135,6 +138,7 @@ def sksd(
     slices = as_slices(slices, x.shape[1])
     check_choice("statistic", statistic, ("u", "v"))
     kernel = as_kernel(kernel)
+    check_flag("per_slice", per_slice)
     load = choose_engine(engine, tol)
     scores = evaluate_score(check_score(score), x)
     with session(x, scores):
@@ -147,6 +151,7 @@ def sksd(
     return values if per_slice else float(values.sum())
 
 
+@door
 def sksd_value_and_grad(
     x: ArrayLike,
     score: Score,
@@ -221,6 +226,7 @@ def sksd_value_and_grad(
     check_choice("statistic", statistic, ("u", "v"))
     wrt = check_names("wrt", wrt, ("score", "g", "r", "x"))
     kernel = as_kernel(kernel)
+    check_pairwise(engine)
     scores = evaluate_score(check_score(score), x)
     y, s, a, h = project(x, scores, slices, kernel)
     with session(x, scores):
@@ -237,6 +243,7 @@ def sksd_value_and_grad(
     }
 
 
+@door
 def integrated_sksd(
     x: ArrayLike,
     score: Score,
@@ -288,6 +295,7 @@ def integrated_sksd(
     return Estimate(float(values.mean()), float(values.std(ddof=1) / np.sqrt(n_slices)))
 
 
+@door
 def orthogonal_sksd(
     x: ArrayLike,
     score: Score,
@@ -353,6 +361,7 @@ def orthogonal_sksd(
     return Estimate(float(value), float(np.sqrt(variance)))
 
 
+@door
 def ksd(
     x: ArrayLike, score: Score, *, kernel: KernelLike = "rbf", statistic: Statistic = "u"
 ) -> float:
@@ -399,6 +408,7 @@ def ksd(
     return float(check_statistic(pair_statistic(pairs, pairs.sums(), statistic))[0])
 
 
+@door
 def psd(
     x: ArrayLike,
     score: Score,

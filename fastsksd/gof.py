@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from . import engines
+from ._doors import door
 from ._typing import Array, ArrayLike, EngineName, KernelLike, Null, Rng, Score, SlicesLike
 from ._validate import (
     ArgumentError,
@@ -38,6 +39,7 @@ from .procedure.evaluate import evaluate
 from .procedure.evaluation import Outcome
 from .procedure.importance import LARGEST_CUT, draws_needed, typical_rows
 from .procedure.lags import neighbour_correlation
+from .procedure.own_units import in_own_units
 from .procedure.plan import Options, Plan, make_plan
 from .procedure.precision import score_noise
 from .procedure.search import search
@@ -52,6 +54,7 @@ _RESAMPLES = 1000
 _REFITS = 199  # each of them takes a fit and a test
 
 
+@door
 def gof_test(
     x: ArrayLike,
     score: Score | None = None,
@@ -169,8 +172,8 @@ def gof_test(
         "wild"
             Wild bootstrap with random signs, the default.
         "bootstrap"
-            The paper's multinomial bootstrap. It rejects too often with fewer than about 60
-            samples: with 30, at a level of 5%, in 7 to 12% of tests, for one set and the family.
+            The paper's multinomial bootstrap. Below 60 samples, where it would reject too often,
+            its replicates are widened; fewer than 8 are refused.
         "spectral"
             The limit distribution, a weighted sum of chi-squares, with its tail to any depth, for
             p-values below what resampling can show. Members of a family are combined by
@@ -272,6 +275,13 @@ def gof_test(
     With fewer than 30 samples, or fewer than twice the dimension, the metric "full" is left out.
     With fewer than 100 samples the linear kernel and the moments are left out: skewed features
     would reject right models too often.
+
+    With m slices and fewer than about ``sqrt(32 m)`` samples, the bandwidth of every pair of
+    samples, and the units of the metric "diagonal", are found on other samples: those of all would
+    bias the sum over many slices. `bandwidths` of the result are those of all samples.
+
+    Samples that vary by more than 1e30, or by less than 1e-30, are tested in units of their own, a
+    power of two; statistics are then in these units.
 
     Markov chains are cut into stretches that are nearly independent, and a replicate has one sign
     for each. If sums over stretches are symmetric this is an exact randomisation test, however few
@@ -418,7 +428,7 @@ def examine(x: Any, score: Any, options: Options) -> Examined:
         raise ArgumentError(
             "tolerance", f"needs at least {FEWEST} samples; got {len(samples)}; leave it out"
         )
-    plan = make_plan(options, baseline, *samples.shape)
+    plan = in_own_units(make_plan(options, baseline, *samples.shape), samples)
     split = make_split(plan, samples, score, of_chains)
     with engines.session(*split.arrays()):
         found = search(plan, split)
@@ -500,6 +510,7 @@ def _result(
         _whole=samples,
         _stretch=stretch,
         _active=active,
+        _fold_pairs=sliced.fold_pairs,
         _baseline=cast("Baseline | None", plan.baseline),
     )
 

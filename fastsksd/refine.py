@@ -6,12 +6,14 @@ call, so that Python is seldom returned to.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 
+from ._doors import door
 from ._progress import ProgressBar
 from ._typing import Array, ArrayLike, EngineName, KernelLike, Rng, Score, SlicesLike, Statistic
 from ._validate import (
@@ -28,7 +30,7 @@ from ._validate import (
 )
 from .compute.linalg import product
 from .compute.projections import unit_rows
-from .engines import climb, session
+from .engines import check_pairwise, climb, session
 from .engines.ascent import Settings, State
 from .kernels import as_kernel
 from .slices import Slices, as_slices
@@ -124,6 +126,7 @@ class Ascent:
         return climb(self._engine, self._settings, self._state, x, scores, order, ends)
 
 
+@door
 def refine_slices(
     x: ArrayLike,
     score: Score,
@@ -262,6 +265,7 @@ def refine_slices(
         raise ArgumentTypeError(
             "callback", f"must be a function of (epoch, value), not {type(callback).__name__}"
         )
+    check_pairwise(engine)
     rng = check_rng(rng)
     scores = evaluate_score(check_score(score), x)
     ascent = Ascent(
@@ -295,7 +299,9 @@ def refine_slices(
 
 
 # What `gof_test` may pass on.
-OPTIONS = frozenset(refine_slices.__kwdefaults__ or ()) - {"kernel", "rng"}
+OPTIONS = frozenset(inspect.signature(refine_slices).parameters) - {
+    *("x", "score", "slices", "kernel", "rng")
+}
 
 
 def _bounds(n: int, batch_size: int) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ._typing import Array, ArrayLike, Rng, Score
 from ._validate import check_probability
+from .engines.folded import FoldPair
 from .procedure.combine import Member
 from .procedure.per_chain import ChainReport
 from .procedure.split import Samples
@@ -168,6 +169,7 @@ class GofResult:
     _chain: np.ndarray | None = None
     _active: Slices | None = None
     _baseline: Baseline | None = None
+    _fold_pairs: tuple[FoldPair, ...] = ()
 
     @property
     def _samples(self) -> Samples | None:

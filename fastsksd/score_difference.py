@@ -34,9 +34,9 @@ import numpy as np
 from ._typing import Array, EngineName, KernelLike, Score
 from ._validate import (
     ArgumentError,
-    ArgumentTypeError,
     Option,
     check_choice,
+    check_flag,
     check_number,
     check_samples,
     evaluate_score,
@@ -467,8 +467,7 @@ def score_difference(
     >>> bool(moment[0, 0] > 10 * abs(moment[1, 1]))
     True
     """
-    if not isinstance(debias, (bool, np.bool_)):
-        raise ArgumentTypeError("debias", f"must be True or False, not {type(debias).__name__}")
+    check_flag("debias", debias)
     x = check_samples(x, min_rows=2)
     if isinstance(estimator, ScoreDifference):
         if not np.array_equal(estimator.x, x):
@@ -486,6 +485,10 @@ def score_difference(
                 "is needed for ",
                 Option("estimator", "exact"),
                 ": the score of the samples' distribution",
+            )
+        if not isinstance(kernel, str) or kernel != "rbf":
+            raise ArgumentError(
+                "kernel", "has no use for ", Option("estimator", "exact"), "; leave it out"
             )
         return ExactDifference(x, score, score_q)
     if score_q is not None:

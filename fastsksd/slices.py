@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ._doors import door
 from ._typing import Array, ArrayLike, EngineName, KernelLike, Rng, Score, SlicesLike
 from ._validate import (
     ArgumentError,
@@ -32,6 +33,7 @@ from ._validate import (
 from .compute.eigen import symmetric_eigenvectors, top_eigenpairs
 from .compute.linalg import product
 from .compute.projections import unit_rows
+from .engines import check_pairwise
 from .score_difference import ScoreDifference, score_difference
 
 _BASIS_BYTES = 256 * 2**20  # memory for the Krylov bases of the directions r handled at a time
@@ -179,6 +181,7 @@ def random_slices(d: int, n_slices: int, *, rng: Rng = None) -> Slices:
     )
 
 
+@door
 def active_slices(
     x: ArrayLike,
     score: Score,
@@ -268,6 +271,7 @@ def active_slices(
     check_score(score)
     noise = check_number("noise", noise, 0.0)
     basis = check_basis(basis, n_slices, x.shape[1])
+    check_pairwise(engine)
     rng = check_rng(rng)
     difference = score_difference(
         x, score, estimator=estimator, score_q=score_q, kernel=kernel, debias=debias, engine=engine

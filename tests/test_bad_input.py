@@ -262,13 +262,9 @@ GOF = {
     "huge along given slices": (
         dict(x=1e160 * X, score=-X, slices=SLICES),
         ValueError,
-        r"`x` holds numbers as large as \de\+160",
+        r"`score` is beyond .* in row \d+",
     ),
-    "huge for the KSD": (
-        dict(x=1e160 * X, method="ksd"),
-        ValueError,
-        r"`x` holds numbers as large as \de\+160",
-    ),
+    "huge for the KSD": (dict(x=1e160 * X, method="ksd"), ValueError, r"`x` varies by about"),
     "large units": (dict(x=1e80 * X), ValueError, r"`x` is beyond 1e\+70 of its units in row"),
     "small units": (
         dict(x=1e-80 * X),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -14,7 +15,7 @@ from scipy.signal import lfilter
 from theory.gaussian import Pair, random_pair
 
 import fastsksd as fs
-from fastsksd.comparison import Comparison
+from fastsksd.comparison import Comparison, has_interval
 from fastsksd.procedure.u_statistics import UStatistic
 
 SHIFTS = {"far": lambda x: 0.6 - x, "near": lambda x: 0.2 - x, "right": np.negative}
@@ -425,3 +426,8 @@ def test_interval_of_the_discrepancy_of_chains_and_of_other_results():
         few.discrepancy_interval()
     with pytest.raises(ValueError, match="`level` must be"):
         result.discrepancy_interval(2)
+    fitted = dataclasses.replace(result, fitted=SimpleNamespace(same_samples=True))
+    with pytest.raises(ValueError, match="`fit` was to the same samples"):
+        fitted.discrepancy_interval()
+    assert has_interval(result)
+    assert not any(has_interval(one) for one in (fitted, stream, few))

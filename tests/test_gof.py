@@ -219,15 +219,15 @@ def test_bootstrap_counts_of_parts_sum_to_their_sizes():
 
 @pytest.mark.parametrize("kernel", ["rbf", "imq"])
 def test_ksd_through_the_same_door(kernel):
-    x = np.random.default_rng(3).standard_normal((40, 3))
+    x = np.random.default_rng(3).standard_normal((60, 3))
     result = fs.gof_test(
         x, -x, method="ksd", kernel=kernel, null="bootstrap", n_resamples=25, rng=2
     )
     np.testing.assert_allclose(result.statistic, fs.ksd(x, -x, kernel=kernel), rtol=1e-12)
-    assert result.slices is None and (result.n_test, result.n_train) == (40, 0)
+    assert result.slices is None and (result.n_test, result.n_train) == (60, 0)
     matrix = reference.ksd_matrix(x, -x, kernel, result.bandwidths[0])
-    weights = Weights("bootstrap", 40, 25, rng=np.random.default_rng(2)).matrix()
-    expected = [reference.bootstrap_replicate(matrix, w / 40) for w in weights]
+    weights = Weights("bootstrap", 60, 25, rng=np.random.default_rng(2)).matrix()
+    expected = [reference.bootstrap_replicate(matrix, w / 60) for w in weights]
     np.testing.assert_allclose(result.null_distribution, expected, rtol=1e-9)
     assert "ksd" in repr(result) and "<table>" in result._repr_html_()
 

@@ -11,7 +11,7 @@ PACKAGE = Path(fs.__file__).parent
 
 # Floors, from the ground up: a room imports from its own floor or from those below.
 FLOORS = [
-    ("_version", "_typing", "_validate", "_progress"),
+    ("_version", "_typing", "_strict", "_validate", "_doors", "_progress"),
     ("compute",),
     ("kernels",),
     ("engines",),

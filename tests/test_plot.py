@@ -1,5 +1,6 @@
 """Pictures show what the result holds and leave matplotlib as it was; HTML never fails."""
 
+import io
 import sys
 from itertools import pairwise
 
@@ -261,3 +262,12 @@ def test_spectrum_of_the_default_test_whichever_member_is_strongest():
     assert result.members[0].name == "coordinates"
     ax = fs.plot.spectrum(result, ax=Figure().subplots())
     assert len(ax.lines[0].get_xdata()) == 3
+
+
+def test_a_dollar_in_a_name_is_no_formula():
+    x = np.random.default_rng(0).standard_normal((40, 2)) * [0.5, 1.0]
+    sets = {"$x^{$": (np.eye(2), np.eye(2))}
+    result = fs.gof_test(x, np.negative, slices=sets, n_resamples=49, rng=0)
+    figure = fs.plot.report(result, names=["a$b_{$", "c"])
+    figure.savefig(io.BytesIO())
+    fs.plot.members(result).figure.savefig(io.BytesIO())

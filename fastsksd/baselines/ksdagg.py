@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import Array
-from .._validate import ArgumentError, check_integer
+from .._validate import Overflow, check_integer
 from ..compute.linalg import product
 from ..engines.multivariate import ksd_pairs
 from ..kernels import IMQ
@@ -108,7 +108,7 @@ def widths(x: Array, count: int) -> Array:
         squares = np.einsum("nd,nd->n", some, some)
         farthest = np.max(squares[:, None] + squares - 2.0 * product(some, some), initial=0.0)
     if not np.isfinite(farthest):
-        raise ArgumentError("x", "holds numbers whose squares overflow; rescale the samples")
+        raise Overflow("x", "holds numbers whose squares overflow")
     return np.geomspace(1.0, max(np.sqrt(farthest), 2.0), count) / d
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .._doors import door
 from .._typing import Array, ArrayLike, KernelLike, Statistic
 from .._validate import (
     ArgumentError,
@@ -32,6 +33,7 @@ from .base import Baseline, Task, one_bandwidth, samples_of_model
 _BATCH = 2**24  # signs in memory at a time
 
 
+@door
 def mmd(
     x: ArrayLike, y: ArrayLike, *, kernel: KernelLike = "rbf", statistic: Statistic = "u"
 ) -> float:

@@ -287,9 +287,9 @@ def _from_json(path: str) -> tuple[str, dict[str, Any]]:
             content = json.load(file)
     except OSError as error:
         raise FileError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FileError(f"{path}: is not JSON: {error}") from error
-    if not isinstance(content, dict) or content.get("model") not in MODELS:
+    if not isinstance(content, dict) or str(content.get("model")) not in MODELS:
         known = ", ".join(MODELS)
         raise FileError(
             f'{path}: must be an object with "model", one of {known}, and its parameters'

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._doors import door
 from .._typing import Array, ArrayLike, KernelLike, Rng, Score, SlicesLike
 from .._validate import (
     ArgumentError,
@@ -43,6 +44,7 @@ FEWEST_COMPARED = 15  # of them, below which no error is estimated
 _FEWEST_TO_LEARN = 3  # samples that an estimate of a direction needs
 
 
+@door
 def compare(
     x: ArrayLike | Mapping[str, ArrayLike],
     score: Score | Mapping[str, Score],

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from .._typing import Array
-from .._validate import ArgumentError
+from .._validate import ArgumentError, Overflow
 from .jit import bits_float, compiled, float_bits, prefer_wide_vectors
 from .linalg import product
 from .threads import share
@@ -41,7 +41,7 @@ def median_distance(x: Array) -> float:
     x = x - np.median(x, axis=0)
     squares = np.einsum("id,id->i", x, x)
     if not np.isfinite(np.median(squares)):
-        raise too_large(x)
+        raise Overflow("x", "holds numbers whose squares overflow")
     if 0 < np.abs(x).max() < _SMALLEST:
         raise ArgumentError(
             "x",
@@ -59,14 +59,6 @@ def median_distance(x: Array) -> float:
             )
         middle = np.median(positive)
     return float(middle)
-
-
-def too_large(x: Array) -> ValueError:
-    """The error for samples whose squares overflow."""
-    return ValueError(
-        f"`x` holds numbers as large as {np.abs(x).max():.0e}, whose squares overflow; rescale the "
-        "samples."
-    )
 
 
 @compiled

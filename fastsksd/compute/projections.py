@@ -6,7 +6,8 @@ import numpy as np
 
 from .._typing import Array
 from .linalg import product
-from .medians import too_large
+
+_OUTLYING = 1e6
 
 
 def project(x: Array, scores: Array, slices, kernel) -> tuple[Array, Array, Array, Array]:
@@ -39,13 +40,25 @@ def project(x: Array, scores: Array, slices, kernel) -> tuple[Array, Array, Arra
 
 def unit_rows(rows: Array) -> Array:
     """Rows divided by their lengths."""
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / row_lengths(rows)[:, None]
+
+
+def row_lengths(rows: Array) -> Array:
+    """Lengths of rows, of any size: squares neither overflow nor vanish."""
+    # By powers of two, which cost no digits.
+    units = np.ldexp(1.0, np.frexp(np.abs(rows).max(axis=1))[1] - 1)
+    return units * np.linalg.norm(rows / units[:, None], axis=1)
 
 
 def spread(x: Array, g: Array) -> Array:
-    """How much samples may vary along each row of `g`, whatever the units of the columns."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        deviations = x.std(axis=0)
-    if not np.all(np.isfinite(deviations)):
-        raise too_large(x)
-    return np.einsum("md,d->m", np.abs(g), deviations)
+    """How much samples may vary along each row of `g`, whatever the units of the columns.
+
+    A few outliers count for no more than a million times what the others vary.
+    """
+    middle = np.median(x, axis=0)
+    moved = np.abs(x - middle)
+    usual = np.median(moved, axis=0)
+    usual = np.where(usual > 0, _OUTLYING * usual, moved.max(axis=0))
+    moved = np.minimum(moved, usual)
+    units = np.where(usual > 0, usual, 1.0)
+    return np.einsum("md,d->m", np.abs(g), units * (moved / units).std(axis=0))

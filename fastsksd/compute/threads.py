@@ -23,6 +23,8 @@ from pathlib import Path
 
 import numba
 
+from .._strict import with_these_settings
+
 # GNU OpenMP goes by the number of turns, others by the policy.
 _POLICY = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "3000"}
 _CHOICES = (*_POLICY, "KMP_BLOCKTIME")  # of the user, which are left alone
@@ -103,7 +105,8 @@ def share(work: Callable[[int, int], None], count: int) -> None:
         if _pool is None:
             _pool = ThreadPoolExecutor(numba.config.NUMBA_NUM_THREADS)
     own, *others = pairwise(count * k // size for k in range(size + 1))
-    running = [_pool.submit(work, *stretch) for stretch in others]
+    elsewhere = with_these_settings(work)
+    running = [_pool.submit(elsewhere, *stretch) for stretch in others]
     work(*own)
     for one in running:
         one.result()

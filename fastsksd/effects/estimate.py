@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from .._doors import door
 from .._typing import Array, ArrayLike, Score, SlicesLike
 from .._validate import (
     ArgumentError,
@@ -30,6 +31,7 @@ _SLICES = 5  # of a result, strongest first
 _WHOLE = 1e-9  # length below which a coordinate of a slice counts as zero
 
 
+@door
 def effect_sizes(
     x: ArrayLike,
     score: Score,

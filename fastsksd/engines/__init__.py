@@ -45,6 +45,7 @@ __all__ = [
     "SliceEngine",
     "Source",
     "cheapest_engine",
+    "check_pairwise",
     "choose_engine",
     "climb",
     "cuda",
@@ -152,6 +153,11 @@ def choose_engine(engine: str, tol: float = TOLERANCE) -> Callable[..., SliceEng
         return load(name, code, y, s, a, h, tol, source)
 
     return loaded
+
+
+def check_pairwise(engine: str) -> None:
+    """`engine` must be the name of one for which Fourier series have no use."""
+    check_choice("engine", engine, tuple(name for name in NAMES if "fourier" not in name))
 
 
 def takes_device(engine: str, cost: float) -> bool:

@@ -20,6 +20,8 @@ The series grows with range over bandwidth. A few distant samples would make it 
 has a core of the samples, and treats the pairs of those outside one by one; the core is chosen for
 the least cost in all. Where even that would be long, as for a bandwidth of a thousandth of the
 range, or where double precision has no series to the tolerance, the direct engine takes the slice.
+Samples with a score that is millions of times the usual one are outside of the core as well: of the
+square of that score round-off would leave more than all the other terms.
 """
 
 from __future__ import annotations
@@ -92,6 +94,8 @@ class FourierEngine:
         self.a = a / h
         self.m, self.n = y.shape
         self.multiple = 1.0
+        # So that squares of scores do not overflow.
+        self._size = _positive(np.maximum(np.abs(s).max(axis=1), np.abs(self.a)))
         self._plan()
 
     def _plan(self, all_inside=False):
@@ -100,14 +104,16 @@ class FourierEngine:
         self.outside, series, centres, masks = [], [], [], []
         for q, row in enumerate(self.y):
             left_out, features = _cheapest(self.code, row, self.tol, all_inside)
-            inside, far = np.ones(self.n), np.empty(0, dtype=np.int64)
+            inside = np.ones(self.n)
+            far = np.empty(0, dtype=np.int64) if all_inside else self._loud(q)
             if left_out:
-                far = np.sort(np.argsort(-np.abs(row), kind="stable")[:left_out])
+                far = np.union1d(far, np.argsort(-np.abs(row), kind="stable")[:left_out])
+            if far.size:
                 inside[far] = 0.0
                 row = np.delete(row, far)
             one = (
                 None
-                if features > _MOST_FEATURES[self.code]
+                if features > _MOST_FEATURES[self.code] or far.size > _MOST_OUTSIDE
                 else _series(self.code, np.ptp(row), self.tol)
             )
             if one is None:
@@ -124,6 +130,14 @@ class FourierEngine:
         self.loaded = [np.ascontiguousarray(array) for array in (y, self.s[kept], self.a[kept])]
         self.layout = _Layout(series)
         self.rest = self._pair_by_pair(self.long) if self.long.any() else None
+
+    def _loud(self, q):
+        """Samples whose scores are so large that the error of their own terms would decide.
+
+        These terms, squares of the scores, are in the sum of squares and then taken out again.
+        """
+        own = diagonal_term(self.s[q] / self._size[q], self.a[q] / self._size[q])
+        return np.flatnonzero(own > 1e-6 * self.n * np.median(own) / self.tol**2)
 
     def _pair_by_pair(self, some):
         """The other engine for the slices picked by a boolean mask."""
@@ -209,7 +223,8 @@ class FourierEngine:
     def spectrum(self) -> Array:
         """Eigenvalues of the centred matrix of all ``mu_ij``, over n.
 
-        They are those of the covariance of the features.
+        They are those of the covariance of the features, or of the matrix itself where that is
+        smaller.
         """
         if self.rest is not None:
             return self._pair_by_pair(np.ones(self.m, dtype=bool)).spectrum()
@@ -220,6 +235,12 @@ class FourierEngine:
             whole._plan(all_inside=True)
             return whole.spectrum()
         size = self.layout.coefficients.size
+        if self.n < size and self.n <= _BLOCK:
+            features, _ = _features(self.loaded, self.inside, self.layout, 0, self.n, True)
+            matrix = product(features.T * self.layout.coefficients, features.T)
+            matrix -= matrix.mean(axis=0)
+            matrix -= matrix.mean(axis=1, keepdims=True)
+            return np.linalg.eigvalsh(0.5 * (matrix + matrix.T)) / self.n
         moments, means = np.zeros((size, size)), np.zeros(size)
         for first in range(0, self.n, _BLOCK):
             features, parts = _features(
@@ -494,6 +515,10 @@ def _cheapest(code: int, row: Array, tol: float, all_inside: bool = False) -> tu
                 best = count, features
             count += max(1, count // 4)
     return best
+
+
+def _positive(sizes: Array) -> Array:
+    return np.where(sizes > 0, sizes, 1.0)
 
 
 def _rounded(span: float) -> float:

@@ -51,6 +51,7 @@ EXPERIMENTS = (
     "rbm",
     "ica",
     "level",
+    "few_samples",
     "chains",
     "mcmc",
     "power",

@@ -15,21 +15,26 @@ from typing import Literal
 
 import numpy as np
 
+from .._doors import door
 from .._typing import Array, ArrayLike, KernelLike, Score, Statistic
 from .._validate import (
     ArgumentError,
     ArgumentTypeError,
+    Overflow,
     check_betas,
     check_choice,
+    check_flag,
     check_integer,
     check_number,
     check_samples,
     check_score,
+    check_statistic,
     evaluate_score,
 )
 from ..compute.linalg import product
 from ..compute.medians import median_distance
 from ..discrepancy import sksd_value_and_grad
+from ..engines import check_pairwise
 from ..kernels import as_kernel
 from ..refine import Ascent
 from ..score_difference import ESTIMATORS, score_difference
@@ -181,6 +186,7 @@ class SlicedSteinLoss(SteinLoss):
         betas: tuple[float, float] = (0.9, 0.99),
         engine: Literal["auto", "direct", "cuda", "cuda32"] = "auto",
     ) -> None:
+        check_pairwise(engine)
         self.engine = engine
         self.d = check_integer("d", d, 1)
         if fresh is not None and not callable(fresh):
@@ -194,9 +200,11 @@ class SlicedSteinLoss(SteinLoss):
             raise ArgumentError(
                 "score_q", "is needed for estimator='exact': the score of the samples' distribution"
             )
-        self.score_q = score_q
+        if score_q is not None and estimator != "exact":
+            raise ArgumentError("score_q", f"has no use for estimator={estimator!r}; leave it out")
+        self.score_q = score_q if score_q is None else check_score(score_q, "score_q")
         self.basis = check_basis(basis, None, self.d)
-        self.debias = debias
+        self.debias = check_flag("debias", debias)
         if refine is not None:
             check_choice("refine", refine, ("g", "rg"))
         self.refine = refine
@@ -218,15 +226,19 @@ class SlicedSteinLoss(SteinLoss):
         """Slices of the next call."""
         return self._ascent.slices
 
+    @door
     def __call__(self, x: ArrayLike, score: Score) -> tuple[float, Array]:
         x = check_samples(x, min_rows=2, d=self.d)
         scores = evaluate_score(check_score(score), x)
         if self.fresh is not None and self.steps % self.every == 0:
             self._refresh_from(self.fresh)
+        value, gradient = self._value_and_gradient(x, scores)
         self.steps += 1
+        return value, gradient
+
+    def _value_and_gradient(self, x: Array, scores: Array) -> tuple[float, Array]:
         if self.refine is not None:
-            values, gradient = self._ascent.step(x, scores)
-            return float(values.sum()), gradient
+            return self._step(x, scores)
         value, gradients = sksd_value_and_grad(
             x,
             scores,
@@ -238,6 +250,22 @@ class SlicedSteinLoss(SteinLoss):
         )
         return value, gradients["score"]
 
+    def _step(self, x: Array, scores: Array) -> tuple[float, Array]:
+        """Value and gradient before a step of the slices; no step where they overflow."""
+        before = {name: array.copy() for name, array in self._ascent.state.items()}
+        values, gradient = self._ascent.step(x, scores)
+        try:
+            check_statistic(values)
+            check_statistic(gradient)
+            for array in self._ascent.state.values():
+                check_statistic(array)
+        except Overflow:
+            for name, array in self._ascent.state.items():
+                array[...] = before[name]
+            raise
+        return float(values.sum()), gradient
+
+    @door
     def refresh(self, x: ArrayLike, score: Score) -> None:
         """Find new slices by Algorithm 1; Adam starts again from them.
 
@@ -340,6 +368,7 @@ class KernelSteinLoss(SteinLoss):
     def __repr__(self) -> str:
         return f"KernelSteinLoss(kernel={self.kernel!r}, statistic={self.statistic!r})"
 
+    @door
     def __call__(self, x: ArrayLike, score: Score) -> tuple[float, Array]:
         x = check_samples(x, min_rows=2)
         scores = evaluate_score(check_score(score), x)
@@ -374,4 +403,5 @@ def _ksd_value_and_grad(
         k = k - np.eye(n)
         terms[np.diag_indices(n)] = 0.0
     gradient = product(k, s.T) + w.sum(axis=1)[:, None] * x - product(w, x.T)
-    return float(weight * terms.sum() / h**2), 2.0 * weight / h * gradient
+    value = check_statistic(np.asarray(weight * terms.sum() / h**2))
+    return float(value), check_statistic(2.0 * weight / h * gradient)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import io
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,6 +16,25 @@ BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK, GREY = (
     "#000000", "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7", "#8c8c8c",
 )  # fmt: skip
 _BARS = 12  # slices or members shown
+_P = ParamSpec("_P")
+
+
+def in_plain_words(picture: Callable[_P, Axes]) -> Callable[_P, Axes]:
+    """Decorate a function that returns axes: a "$" in its words, as in a name, is no formula."""
+
+    @functools.wraps(picture)
+    def drawn(*args: _P.args, **kwargs: _P.kwargs) -> Axes:
+        ax = picture(*args, **kwargs)
+        words = [ax.title, ax.xaxis.label, ax.yaxis.label, *ax.texts]
+        legend = ax.get_legend()
+        for text in words if legend is None else [*words, *legend.get_texts()]:
+            text.set_parse_math(False)
+        for text in ax.get_yticklabels():
+            if "mathdefault" not in text.get_text():  # of numbers
+                text.set_parse_math(False)
+        return ax
+
+    return drawn
 
 
 def draw_bars(

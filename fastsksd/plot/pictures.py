@@ -33,6 +33,7 @@ from .canvas import (
     axes_or_new,
     counted_title,
     draw_bars,
+    in_plain_words,
     legend_on_top,
     short_p,
 )
@@ -57,6 +58,7 @@ _SHAPES = {
 }
 
 
+@in_plain_words
 def null(result: GofResult, *, ax: Axes | None = None, alpha: float = 0.05) -> Axes:
     """Draw the null distribution, with the statistic and the critical value at level `alpha`.
 
@@ -146,6 +148,7 @@ def null(result: GofResult, *, ax: Axes | None = None, alpha: float = 0.05) -> A
     return ax
 
 
+@in_plain_words
 def members(result: GofResult, *, ax: Axes | None = None, alpha: float = 0.05) -> Axes:
     """Draw the adjusted p-values of the strongest members of a family.
 
@@ -194,6 +197,7 @@ def members(result: GofResult, *, ax: Axes | None = None, alpha: float = 0.05) -
     return ax
 
 
+@in_plain_words
 def slices(
     what: GofResult | Explanation,
     *,
@@ -260,6 +264,7 @@ def slices(
     return ax
 
 
+@in_plain_words
 def witness(
     what: GofResult | Explanation,
     *,
@@ -322,6 +327,7 @@ def witness(
     return ax
 
 
+@in_plain_words
 def samples(
     what: GofResult | Explanation, *, ax: Axes | None = None, names: Sequence[str] | None = None
 ) -> Axes:
@@ -396,6 +402,7 @@ def samples(
     return ax
 
 
+@in_plain_words
 def spectrum(what: Slices | GofResult, *, ax: Axes | None = None) -> Axes:
     """Draw the eigenvalues of active slices, relative to the largest.
 
@@ -489,6 +496,7 @@ def spectrum(what: Slices | GofResult, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@in_plain_words
 def effects(what: GofResult | Effects, *, ax: Axes | None = None) -> Axes:
     """Draw a forest plot of effect sizes: shifts and stretches with their intervals.
 
@@ -572,6 +580,7 @@ def _add_stretch_axis(ax: Axes) -> None:
     top.set_xlabel("stretch (width of the samples / width of the model)", fontsize="small")
 
 
+@in_plain_words
 def _draw_witness(ax: Axes, witness: Witness, label: str, aligned: bool) -> Axes:
     """`aligned`: whether the push of the model is along the axis, so that an arrow can show it."""
     grid = witness.grid

@@ -14,7 +14,8 @@ from ..compute.chi_square import limit_weights
 from ..compute.linalg import product
 from ..compute.medians import median_distances
 from ..compute.projections import project, spread
-from ..engines import DEVICE_ENGINES, Source, choose_engine
+from ..engines import DEVICE_ENGINES, DirectEngine, Source, choose_engine
+from ..engines.folded import FoldedEngine, FoldPair
 from ..engines.fourier import SeriesTooLong
 from ..engines.pairs import statistic as pair_statistic
 from ..kernels import FlatProjection, Kernel
@@ -23,7 +24,8 @@ from .evaluation import Evaluation, Outcome, sliced_evaluation
 from .family import Pool
 from .grouped import grouped_members
 from .importance import pair_weight
-from .nulls import Weights, resampling_scale
+from .nulls import Weights, check_enough, resampling_scale
+from .other_rows import Folds, folds_for
 from .plan import Plan, check_test_size
 from .split import Part, Split
 from .unsliced import unsliced_members
@@ -38,6 +40,7 @@ def evaluate(plan: Plan, split: Any) -> Outcome:
         return plan.baseline.evaluate(plan, split)
     smallest = min(part.n for part in split.parts)
     check_test_size(smallest)
+    check_enough(plan.null, smallest)
     samples, lag = split.samples, split.lag_length
     if plan.is_grouped(samples.x.shape[0]):
         try:
@@ -75,11 +78,11 @@ def _evaluate_part(
         for pool in part.pools:
             yield from _limit_members(plan, part, pool, split.samples.x)
         return
-    groups = [
-        _Group(pool, start, stop, plan, part, split.samples.x)
-        for pool in part.pools
-        for start, stop in pairwise((0, *(one.size for one in pool.sets)))
-    ]
+    groups = []
+    for pool in part.pools:
+        folds = folds_for(plan, part, len(pool.slices))
+        for start, stop in pairwise((0, *(one.size for one in pool.sets))):
+            groups.append(_Group(pool, start, stop, plan, part, split.samples.x, folds))
     scale = resampling_scale(plan.null, part.n, part.tested.weights)
     _resample(groups, weights, part.stretch.start, scale)
     for pool in part.pools:
@@ -93,23 +96,32 @@ class _Group:
     """Consecutive slices of a pool, which its sets share, loaded into an engine."""
 
     def __init__(
-        self, pool: Pool, start: int, stop: int, plan: Plan, part: Part, everything: Array
+        self,
+        pool: Pool,
+        start: int,
+        stop: int,
+        plan: Plan,
+        part: Part,
+        everything: Array,
+        folds: Folds | None,
     ) -> None:
         self.pool, self.start, self.stop = pool, start, stop
         self.multiples = pool.multiples
-        tested, slices = part.tested, pool.slices[start:stop]
-        y, s, a, self.h = _project(part, slices, everything, plan.kernel)
-        self.pairs = plan.engine(
-            plan.kernel.code,
-            *(y, s, a, self.h),
-            source=Source(tested.x, cast(Array, tested.scores), slices.r, slices.g),
+        slices = pool.slices[start:stop]
+        self.pairs, self.h, self.fold_pairs = _loaded(
+            plan,
+            part,
+            slices,
+            everything,
+            folds,
             n_resamples=plan.n_resamples,
             multiples=pool.multiples,
-            signs=plan.null == "wild" and tested.weights is None,
+            signs=plan.null == "wild" and part.tested.weights is None,
         )
         self.sums: dict[float, Array] = {}
-        self.importance = tested.weights
+        self.importance = part.tested.weights
         if self.importance is not None:
+            y, s, a, _ = _project(part, slices, everything, plan.kernel)
             self.sums = _weighted_sums(plan, y, s, a, self.h, pool.multiples, self.importance)
         self.replicates: dict[float, list[Array]] = {multiple: [] for multiple in pool.multiples}
 
@@ -165,19 +177,49 @@ def _joined(name: str, groups: Sequence[_Group], multiple: float, part: Part) ->
         np.concatenate([group.statistics(multiple) for group in groups]),
         np.concatenate([multiple * group.h for group in groups]),
         " and ".join(group.pairs.name for group in groups),
+        fold_pairs=_glued([group.fold_pairs for group in groups], multiple),
         replicates=np.add.reduce([np.concatenate(group.replicates[multiple]) for group in groups]),
+    )
+
+
+def _loaded(
+    plan: Plan,
+    part: Part,
+    slices: Slices,
+    everything: Array,
+    folds: Folds | None,
+    multiple: float = 1.0,
+    **demand: Any,
+) -> tuple[Any, Array, Sequence[FoldPair]]:
+    """An engine with a part of the samples along slices, the bandwidths, and those of folds."""
+    y, s, a, h = _project(part, slices, everything, plan.kernel)
+    if folds is not None:
+        pairs = folds.pairs(slices, y, h)
+        folded = FoldedEngine(plan.kernel.code, y, s, a, pairs, DirectEngine)
+        return folded.rescaled(multiple), h, pairs
+    source = Source(part.tested.x, cast(Array, part.tested.scores), slices.r, slices.g)
+    return plan.engine(plan.kernel.code, y, s, a, multiple * h, source=source, **demand), h, ()
+
+
+def _glued(groups: Sequence[Sequence[FoldPair]], multiple: float) -> tuple[FoldPair, ...]:
+    """Bandwidths and units of folds for the slices of several groups."""
+    return tuple(
+        same[0]._replace(
+            h=multiple * np.concatenate([one.h for one in same]),
+            units=np.concatenate([one.units for one in same]),
+        )
+        for same in zip(*groups, strict=True)
     )
 
 
 def _limit_members(plan: Plan, part: Part, pool: Pool, everything: Array) -> Iterator[Evaluation]:
     """Members with their limit distribution, which belongs to a whole set: nothing is shared."""
+    folds = folds_for(plan, part, len(pool.slices))
     for one in pool.sets:
         slices = pool.slices[: one.size]
-        y, s, a, h = _project(part, slices, everything, plan.kernel)
-        source = Source(part.tested.x, cast(Array, part.tested.scores), slices.r, slices.g)
         for multiple in pool.multiples:
-            pairs = plan.engine(
-                plan.kernel.code, y, s, a, multiple * h, source=source, spectral=True
+            pairs, h, of_folds = _loaded(
+                plan, part, slices, everything, folds, multiple, spectral=True
             )
             yield sliced_evaluation(
                 one.name,
@@ -189,6 +231,8 @@ def _limit_members(plan: Plan, part: Part, pool: Pool, everything: Array) -> Ite
                 check_statistic(pair_statistic(pairs, pairs.sums(), "u")),
                 multiple * h,
                 pairs.name,
+                fold_pairs=_glued([of_folds], multiple),
+                n=part.n,
                 chi2_weights=limit_weights(pairs.spectrum(), pairs.n),
             )
 
@@ -226,9 +270,11 @@ def evaluate_pairs(
 ) -> Evaluation:
     """A statistic of all samples without slices, from its terms of pairs."""
     nulls: dict[str, Any]
+    check_enough(null, pairs.n)
     importance = None if weights is None else weights.importance
     if weights is None:
         sums, nulls = pairs.sums(), {"chi2_weights": limit_weights(pairs.spectrum(), pairs.n)}
+        nulls["n"] = pairs.n
     else:
         results = [pairs.sums_and_replicates(batch) for batch in weights.batches()]
         sums, replicates = results[0][0], np.concatenate([values for _, values in results])

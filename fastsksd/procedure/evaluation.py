@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 from .._typing import Array
 from ..compute.chi_square import log_tail_of_weighted_chi_square, positive_exp
+from ..engines.folded import FoldPair
 from ..slices import Slices
 from .metric import Metric
 from .nulls import resampling_pvalue
@@ -31,12 +33,16 @@ class Evaluation(NamedTuple):
         Of the limit distribution, for null="spectral".
     log_bound : float or None
         Logarithm of a p-value, where there are neither replicates nor a limit distribution.
+    n : int or None
+        For a limit distribution: samples, which bound the p-value.
     share : float
         Fraction of the level that the kind of this member gets, relative to other kinds.
     units : (m,) array or None
         What scores along each slice are multiplied by, as the test was made in other coordinates.
     coordinates : callable or None
         Returns the parts of the statistic that belong to each coordinate, (d,).
+    fold_pairs : tuple of FoldPair
+        Where bandwidths come from other samples, see `fastsksd.procedure.other_rows`; else empty.
     """
 
     name: str
@@ -50,9 +56,11 @@ class Evaluation(NamedTuple):
     replicates: Array | None = None
     chi2_weights: Array | None = None
     log_bound: float | None = None
+    n: int | None = None
     share: float = 1.0
     units: Array | None = None
     coordinates: Callable[[], Array] | None = None
+    fold_pairs: tuple[FoldPair, ...] = ()
 
     @property
     def statistic(self) -> float:
@@ -61,10 +69,15 @@ class Evaluation(NamedTuple):
 
     @property
     def log_pvalue(self) -> float:
-        """Natural logarithm of the p-value by the limit distribution."""
+        """Natural logarithm of the p-value by the limit distribution.
+
+        It is at least ``2^(1 - n)``, the smallest p-value that signs of n samples can have: a limit
+        distribution that a few samples leave nearly constant shows nothing.
+        """
         if self.log_bound is not None:
             return self.log_bound
-        return log_tail_of_weighted_chi_square(cast(Array, self.chi2_weights), self.statistic)
+        tail = log_tail_of_weighted_chi_square(cast(Array, self.chi2_weights), self.statistic)
+        return tail if self.n is None else max(tail, (1.0 - self.n) * math.log(2.0))
 
     @property
     def pvalue(self) -> float:
@@ -84,6 +97,7 @@ def sliced_evaluation(
     statistics: Array,
     bandwidths: Array,
     engine: str,
+    fold_pairs: tuple[FoldPair, ...] = (),
     **nulls: Any,
 ) -> Evaluation:
     """The evaluation of a set of slices, with directions and bandwidths as the user knows them."""
@@ -91,8 +105,19 @@ def sliced_evaluation(
     if metric is not None:
         slices, units, lengths = metric.to_user(slices)
         bandwidths = bandwidths / lengths
+        fold_pairs = tuple(pair._replace(h=pair.h / lengths) for pair in fold_pairs)
     return Evaluation(
-        name, kind, multiple, part, slices, statistics, bandwidths, engine, units=units, **nulls
+        name,
+        kind,
+        multiple,
+        part,
+        slices,
+        statistics,
+        bandwidths,
+        engine,
+        units=units,
+        fold_pairs=fold_pairs,
+        **nulls,
     )
 
 

@@ -27,7 +27,9 @@ from .._validate import ArgumentError, Option, counted, real_array
 
 # Samples without weights that would be worth as much, and whose sums would be as near to normal.
 FEWEST_EFFECTIVE, FEWEST_EVEN = 30.0, 16.0
+_FEWEST_ROWS = 3  # that slices can be found on
 LARGEST_CUT = 0.01  # of all weight, in what results keep to explain themselves
+_LEAST = 1e-9  # of the mean: every part of the samples must have pairs of some weight
 _EQUAL = 1e-12  # largest difference, relative to their mean, of weights that are equal
 
 
@@ -59,7 +61,7 @@ def check_weights(weights: Any, n: int) -> Array | None:
         raise ArgumentError("weights", f"{where}; a test needs at least 2 samples of weight")
     w = w / w.max()
     w = w / w.mean()
-    return None if np.ptp(w) <= _EQUAL else np.ascontiguousarray(w)
+    return None if np.ptp(w) <= _EQUAL else np.maximum(w, _LEAST)
 
 
 def weights_in_use(weights: Any, n: int, null: str, given: Sequence[str]) -> Array | None:
@@ -123,8 +125,8 @@ def typical_rows(weights: Array, largest_cut: float | None = None) -> np.ndarray
     chance = np.minimum(c * weights, 1.0)
     steps = np.floor(np.cumsum(chance) + 0.5)
     kept = np.diff(steps, prepend=0.0) > 0
-    if kept.sum() < 2:
-        kept[np.argsort(-weights, kind="stable")[:2]] = True
+    if kept.sum() < _FEWEST_ROWS:
+        kept[np.argsort(-weights, kind="stable")[:_FEWEST_ROWS]] = True
     return kept
 
 

@@ -37,7 +37,7 @@ from .._typing import Array
 from .._validate import ArgumentError, counted, evaluate_score
 from ..compute.eigen import symmetric_eigenvectors
 from ..compute.linalg import product
-from ..compute.projections import unit_rows
+from ..compute.projections import row_lengths, unit_rows
 from ..slices import Slices
 
 NAMES = ("auto", "raw", "diagonal", "full")
@@ -94,7 +94,7 @@ class Metric(NamedTuple):
         """
         r = _times(slices.r, self.backward, transposed=False)
         g = _times(slices.g, self.forward, transposed=True)
-        lengths = np.linalg.norm(r, axis=1), np.linalg.norm(g, axis=1)
+        lengths = row_lengths(r), row_lengths(g)
         values = slices.r_values, slices.g_values, slices.g_gaps
         return Slices(unit_rows(r), unit_rows(g), *values), *lengths
 
@@ -113,7 +113,9 @@ def _times(rows: Array, matrix: Array, *, transposed: bool) -> Array:
 
 
 def given(matrix: Array) -> Metric:
-    """The metric of a matrix A of the user's."""
+    """The metric of a matrix A of the user's, or of its diagonal."""
+    if matrix.ndim == 1:
+        return Metric(np.zeros(matrix.size), matrix, 1.0 / matrix)
     return Metric(np.zeros(matrix.shape[0]), matrix, np.asarray(np.linalg.inv(matrix), float))
 
 
@@ -192,9 +194,9 @@ def shrinkage(n: int, d: int) -> float:
     return 0.5 * (d / n) ** 4 if n > d else d / (n + d)
 
 
-def folds(n: int) -> list[slice]:
+def folds(n: int, count: int = FOLDS) -> list[slice]:
     """Stretches of about equal size; pairs of two of them get the metric of the rest."""
-    edges = np.linspace(0, n, FOLDS + 1).astype(int).tolist()
+    edges = np.linspace(0, n, count + 1).astype(int).tolist()
     return [slice(start, stop) for start, stop in pairwise(edges)]
 
 

@@ -6,7 +6,8 @@ the weights depend on the seed alone, not on the number of threads.
 
 "bootstrap"
     ``w_i = counts_i - 1`` with counts ~ Multinomial(n, 1/n), scale ``1 / n^2``. (The paper prints
-    raw counts; they must be divided by n and centred.)
+    raw counts; they must be divided by n and centred.) With fewer than 60 samples the scale is
+    larger, see `resampling_scale`; with fewer than 8 the bootstrap is refused.
 "wild"
     Signs, scale ``1 / (n (n - 1))``. They are independent, or the same for all draws of a stretch
     of a chain, see `fastsksd.procedure.stretches`.
@@ -39,11 +40,14 @@ from typing import Any
 import numpy as np
 
 from .._typing import Array
+from .._validate import ArgumentError, Option, check_statistic
 from ..compute.sampling import fill_multinomial, independent_signs
 from ..compute.streams import draw_seed
 from .importance import pair_weight
 
 NULLS: tuple[str, ...] = ("wild", "bootstrap", "spectral")
+FEW = 60  # samples below which replicates of the bootstrap are widened
+FEWEST = 8  # samples that the bootstrap needs
 _BATCH = 2**24  # weights in memory at a time, 128 MB
 
 
@@ -137,17 +141,46 @@ class Weights:
 
 
 def resampling_scale(null: str, n: int, importance: Array | None = None) -> float:
-    """Factor of the weighted sum over pairs of `n` samples, with their importance weights."""
+    """Factor of the weighted sum over pairs of `n` samples, with their importance weights.
+
+    With few samples the weights of the bootstrap vary less than those of a new sample would, and a
+    large statistic moves its own replicates to the left. Below `FEW` samples the factor makes up
+    for both: the terms of distinct pairs are uncorrelated under the model, so the variance of a
+    replicate is that of the statistic if ``n (n - 1)`` is divided by the root of ``E w_1^2 w_2^2``;
+    the mean of the replicates is ``-U`` times the ratio that is then taken off.
+    """
     if importance is not None:
         return (1.0 if null == "wild" else 1.0 - 1.0 / n) / pair_weight(n, importance)
-    return 1.0 / (n * (n - 1.0)) if null == "wild" else 1.0 / n**2
+    if null == "wild":
+        return 1.0 / (n * (n - 1.0))
+    if n >= FEW:
+        return 1.0 / n**2
+    f2 = 1.0 - 1.0 / n
+    f3 = f2 * (1.0 - 2.0 / n)
+    f4 = f3 * (1.0 - 3.0 / n)
+    spread = np.sqrt(f4 - 2.0 * f3 + 3.0 * f2 - 1.0)  # of w_1 w_2, from factorial moments
+    return float(1.0 / ((n - 1.0) * (n * spread - 1.0)))
+
+
+def check_enough(null: str, n: int) -> None:
+    """The bootstrap of very few samples has no null distribution to speak of."""
+    if null == "bootstrap" and n < FEWEST:
+        raise ArgumentError(
+            "null",
+            f"is 'bootstrap', which rejects right models too often with fewer than {FEWEST} test "
+            f"samples; got {n}",
+            remedy=("Use ", Option("null", "wild"), "."),
+        )
 
 
 def resampling_pvalue(statistic: float, replicates: Array) -> float:
     """``(1 + #{replicate >= statistic}) / (1 + M)`` for M replicates.
 
     It is never zero, and valid for every M. Values that are equal up to round-off count as equal.
+    Where one of them is not finite there is no p-value.
     """
+    check_statistic(replicates)
+    check_statistic(np.asarray(statistic))
     return (1.0 + np.count_nonzero(replicates >= statistic - 1e-12 * abs(statistic))) / (
         1.0 + replicates.size
     )

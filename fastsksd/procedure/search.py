@@ -76,7 +76,7 @@ def _refined(
     n = training.x.shape[0]
     options: dict[str, Any] = {
         "batch_size": min(n, max(20, min(100, n // 10))),
-        "engine": how.engine_name,
+        "engine": "direct" if how.engine_name == "fourier" else how.engine_name,
         **how.refine,
     }
     scores = cast(Array, training.scores)

@@ -78,8 +78,10 @@ class UStatistic(NamedTuple):
         np.fill_diagonal(centred, 0.0)
         rows = centred.sum(axis=1)
         square = rows @ rows
-        first = 4.0 * square / pairs**2
-        second = 2.0 * np.einsum("gh,gh->", centred, centred) / pairs**2
+        # Terms are centred at the estimate, not at the expectation, which takes off a part.
+        left = max((count - 2.0) * (count - 3.0), 1.0) / (count * (count - 1.0))
+        first = 4.0 * square / pairs**2 / left
+        second = 2.0 * np.einsum("gh,gh->", centred, centred) / pairs**2 / left
         slope = 4.0 * (rows @ centred @ rows) / (pairs * square) if square > 0 else 0.0
         return cls(float(value), float(first), float(second), float(slope), count - 1.0)
 

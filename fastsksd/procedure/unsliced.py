@@ -26,6 +26,7 @@ from .importance import pair_weight, typical_rows
 from .metric import Metric, folds, full_of_folds
 from .moments import DEGREES, Moments, moments
 from .nulls import Weights, resampling_scale
+from .other_rows import are_needed, diagonal_of_folds, fold_count
 from .plan import Plan
 from .split import Samples, metric_of_all
 from .stretches import starts_of
@@ -62,18 +63,32 @@ def unsliced_members(plan: Plan, samples: Samples, weights: Weights | None) -> l
         label = "diagonal" if kind == "auto" else kind
         metric = metric_of_all(plan, samples)
         blocks = in_one_metric(samples, metric, groups)
-        members += whole_vector_members(plan, blocks, samples, label, weights, linear=enough)
+        h = _bandwidth(plan, blocks, samples.weights)
+        if groups == 1 and isinstance(plan.precondition, str) and kind != "raw":
+            blocks = _in_units_of_others(samples) if _needs_others(samples) else blocks
+        members += whole_vector_members(plan, blocks, h, samples, label, weights, linear=enough)
         if enough:
             pair = applied(samples, metric)
             members += moment_members(plan, pair, label, weights, kept, sums=not learnt)
     if learnt:
         metrics = full_of_folds(samples.x, cast(Array, samples.scores), kept)
         blocks = in_metrics_of_folds(samples, metrics, groups)
-        members += whole_vector_members(plan, blocks, samples, "full", weights, linear=enough)
+        h = _bandwidth(plan, blocks, samples.weights)
+        members += whole_vector_members(plan, blocks, h, samples, "full", weights, linear=enough)
     if learnt and kind == "auto" and enough:
         pair = in_the_metric_of_the_others(samples, metrics)
         members += moment_members(plan, pair, "full", weights, kept, sums=True)
     return members
+
+
+def _needs_others(samples: Samples) -> bool:
+    return samples.weights is None and are_needed(*samples.x.shape)
+
+
+def _in_units_of_others(samples: Samples) -> list[Block]:
+    """All pairs, each in units of other samples: those of all would bias many dimensions."""
+    stretches = folds(len(samples.x), fold_count(len(samples.x)))
+    return in_metrics_of_folds(samples, diagonal_of_folds(samples, stretches), 1, stretches)
 
 
 def has_full_metric(kind: str, n: float, d: int) -> bool:
@@ -98,10 +113,13 @@ def in_one_metric(samples: Samples, metric: Metric | None, groups: int) -> list[
 
 
 def in_metrics_of_folds(
-    samples: Samples, metrics: dict[tuple[int, int], Metric], groups: int
+    samples: Samples,
+    metrics: dict[tuple[int, int], Metric],
+    groups: int,
+    stretches: list[slice] | None = None,
 ) -> list[Block]:
     """The pairs of every two folds in the metric of the rest; groups have a part of every fold."""
-    stretches = folds(samples.x.shape[0])
+    stretches = folds(samples.x.shape[0]) if stretches is None else stretches
     blocks = []
     for (a, b), metric in metrics.items():
         first = applied(samples.part(stretches[a]), metric)
@@ -140,6 +158,7 @@ def applied(samples: Samples, metric: Metric | None) -> Pair:
 def whole_vector_members(
     plan: Plan,
     blocks: list[Block],
+    h: float,
     samples: Samples,
     label: str,
     weights: Weights | None,
@@ -148,8 +167,6 @@ def whole_vector_members(
 ) -> list[Evaluation]:
     """Kernels of the whole vector at several widths, and the linear kernel if asked for."""
     n, importance = len(samples.x), samples.weights
-    bandwidth = plan.kernel.bandwidth
-    h = _median_distance(blocks, importance) if isinstance(bandwidth, str) else float(bandwidth)
     widths = [multiple * h for multiple in WIDTHS]
     whole = WholeVector(plan.kernel.code, n, blocks, widths, importance)
     pairs = float(whole.n_pairs) if importance is None else 0.5 * pair_weight(n, importance)
@@ -170,7 +187,7 @@ def whole_vector_members(
         replicates = list(scale * drawn)
     parts = [partial(_parts_of_coordinates, whole, pairs, k) for k in range(len(WIDTHS) + 1)]
     nulls = [
-        dict(replicates=drawn, chi2_weights=limit)
+        dict(replicates=drawn, chi2_weights=limit, n=n)
         for drawn, limit in zip(replicates, limits, strict=True)
     ]
     linear = linear and blocks[0].x_rows.shape[1] > 1
@@ -234,6 +251,11 @@ def whole_vector_evaluations(
 def _parts_of_coordinates(whole: WholeVector, pairs: float, k: int) -> Array:
     """What belongs to each coordinate of a component's mean over pairs."""
     return whole.coordinate_sums(k) / pairs
+
+
+def _bandwidth(plan: Plan, blocks: list[Block], importance: Array | None) -> float:
+    bandwidth = plan.kernel.bandwidth
+    return _median_distance(blocks, importance) if isinstance(bandwidth, str) else float(bandwidth)
 
 
 def _median_distance(blocks: list[Block], importance: Array | None) -> float:
@@ -350,7 +372,7 @@ def _limits(found: Moments, rows: list[int], reduce: Any) -> dict[str, Any]:
     if reduce is np.max:
         return {"log_bound": _log_bound(found.features[rows])}
     pairs = FeaturePairs(found.features[rows].reshape(-1, found.n))
-    return {"chi2_weights": limit_weights(pairs.spectrum(), found.n)}
+    return {"chi2_weights": limit_weights(pairs.spectrum(), found.n), "n": found.n}
 
 
 def _replicates(found: Moments, cubes: Array, batch: Array, null: str) -> tuple[Array, Array]:

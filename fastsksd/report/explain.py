@@ -42,6 +42,8 @@ from ..compute.chi_square import limit_weights, log_tail_of_weighted_chi_square
 from ..compute.projections import project
 from ..discrepancy import Estimate
 from ..engines import PairEngine, choose_engine
+from ..engines.direct import DirectEngine
+from ..engines.folded import FoldedEngine, FoldPair
 from ..engines.pairs import statistic as pair_statistic
 from ..kernels import KERNELS, Kernel
 from ..procedure.combine import step_down
@@ -287,6 +289,8 @@ def explain(
     if result.slices is None:
         return _explanation_without_slices(result, samples, names, tested)
     loaded = _load(result, result.slices, samples)
+    if tested:
+        loaded = loaded._replace(fold_pairs=result._fold_pairs)
     statistics, pvalues, adjusted, allows_for = _slice_pvalues(result, loaded, n_resamples, rng)
     if result.draws_needed:
         pvalues, adjusted = np.full_like(pvalues, np.nan), np.full_like(adjusted, np.nan)
@@ -399,8 +403,9 @@ def samples_of(result: GofResult, x: ArrayLike | None, score: Score | None) -> t
             )
         samples = result._samples
         order = np.argsort(samples.rows, kind="stable")
-        # Draws of chains stay in their stretches.
-        if samples.stretch is not None or np.array_equal(order, np.arange(order.size)):
+        # Draws of chains stay in their stretches, samples with bandwidths from others in folds.
+        in_parts = samples.stretch is not None or result._fold_pairs
+        if in_parts or np.array_equal(order, np.arange(order.size)):
             return samples, True
         return samples.chosen(order), True
     if x is None or score is None:
@@ -425,10 +430,14 @@ class _Loaded(NamedTuple):
     units: Array
     places: Array
     choose: Callable[..., Any]
+    fold_pairs: tuple[FoldPair, ...] = ()
 
     def engine(self, some: Any, **demand: Any) -> Any:
         """The engine of some slices, in the units of the test."""
         y, s, a = self.y[some], self.units[some, None] * self.s[some], (self.units * self.a)[some]
+        if self.fold_pairs:
+            pairs = [pair.of(some) for pair in self.fold_pairs]
+            return FoldedEngine(self.kernel.code, y, s, a, pairs, DirectEngine)
         arrays = (np.ascontiguousarray(array) for array in (y, s, a, self.h[some]))
         return self.choose(self.kernel.code, *arrays, **demand)
 

@@ -19,11 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from .._doors import door
 from .._typing import Array, ArrayLike, KernelLike, Rng, Score, SlicesLike
 from .._validate import (
     ArgumentError,
     ArgumentTypeError,
     Option,
+    Overflow,
     check_integer,
     check_rng,
     check_samples,
@@ -56,6 +58,9 @@ _WIDTHS = (2.0, 9.0)
 # Margin of a series beyond its range, by kernel: those that need the fewest terms.
 _MARGINS = {0: 3.0, 1: 1.25}
 _MOST_FEATURES = 5000  # rows of a matrix whose eigenvalues are taken, which is minutes of work
+_MOST_FITS = 1000  # distances between cells that need a series of their own, at milliseconds each
+_WILD = Option("null", "wild")
+_FARTHEST = 2.0**52  # number of a cell that is still exact
 # Widths of cells lie on a geometric grid, so that slices of similar range share a series.
 _WIDTH_STEP = 1.05
 
@@ -155,6 +160,7 @@ class Accumulator:
         other._sums, other._moments = {}, {}
         return other
 
+    @door
     def add(self, x: ArrayLike, score: Score) -> Accumulator:
         """Add samples.
 
@@ -211,7 +217,10 @@ class Accumulator:
     def _add_block(self, y: Array, s: Array, a: Array) -> None:
         """Add samples by their projections y and s, in bandwidths, and alignments a."""
         widths = np.array(self._grid.widths)[:, None]
-        cells = np.floor(y / widths + 0.5).astype(np.int64)
+        places = np.floor(y / widths + 0.5)
+        if np.abs(places).max() > _FARTHEST:
+            raise Overflow("x", "holds numbers too many bandwidths away from the others")
+        cells = places.astype(np.int64)
         features = feature_block(y - cells * widths, s, a, *self._grid.layout())
         self.n += y.shape[1]
         self._diagonal += diagonal_term(s, a[:, None]).sum(axis=1)
@@ -293,6 +302,7 @@ class Accumulator:
         if self.n < 2:
             held = counted(self.n, "sample")
             raise ValueError(f"the accumulator holds {held}; at least 2 are needed.")
+        self._check_work()
         totals = -self._diagonal.copy()
         for (q, cell), sums in self._sums.items():
             for (p, other), others in self._sums.items():
@@ -308,22 +318,15 @@ class Accumulator:
         (k,) array
             Those that are not zero, and some that are.
         """
+        self._check_work()
         keys = sorted(self._sums)
         # A cell of few samples has features in few directions: only those are kept.
         basis = {key: _range(self._moments[key, key]) for key in keys}
         ends = np.cumsum([0, *(basis[key].shape[1] for key in keys)])
         if ends[-1] > _MOST_FEATURES:
-            raise ArgumentError(
-                "kernel",
-                f"is narrow for samples with heavy tails: they lie in {len(keys)} cells, and the "
-                f"limit distribution needs the eigenvalues of a matrix of {ends[-1]} rows",
-                remedy=(
-                    "Take a kernel of larger ",
-                    Option("bandwidth"),
-                    ", or gof_test with ",
-                    Option("null", "wild"),
-                    ". The attribute statistics of an Accumulator needs no eigenvalues.",
-                ),
+            raise self._too_narrow(
+                f"the limit distribution needs the eigenvalues of a matrix of {ends[-1]} rows",
+                ". The attribute statistics of an Accumulator needs no eigenvalues.",
             )
         rows = {key: slice(ends[k], ends[k + 1]) for k, key in enumerate(keys)}
         second, coupling = np.zeros((2, ends[-1], ends[-1]))
@@ -337,6 +340,26 @@ class Accumulator:
                     columns = self._grid.couple(q, cell - other, basis[p, other])
                     coupling[rows[q, cell], rows[p, other]] = basis[q, cell].T @ columns
         return eigenvalues_of_product(second / self.n - np.outer(mean, mean), coupling)
+
+    def _check_work(self) -> None:
+        """The series that couple cells must not be too many; far apart the RBF kernel has none."""
+        if self.kernel.code == 0:
+            return
+        fits = 0
+        for q in range(len(self.slices)):
+            cells = np.array([cell for p, cell in self._sums if p == q])
+            fits += cells.size  # there are at least as many distances as cells
+            if fits <= _MOST_FITS:
+                fits += np.unique(np.abs(cells[:, None] - cells)).size - cells.size
+        if fits > _MOST_FITS:
+            raise self._too_narrow(f"every distance between two of them, {fits} in all, is work")
+
+    def _too_narrow(self, reason: str, also: str = ".") -> ArgumentError:
+        return ArgumentError(
+            "kernel",
+            f"is narrow for samples with heavy tails, in {len(self._sums)} cells: {reason}",
+            remedy=("Take a larger ", Option("bandwidth"), ", or gof_test with ", _WILD, also),
+        )
 
     def result(self, *, n_resamples: int = 1000, rng: Rng = None) -> GofResult:
         """Test all samples so far, with the limit distribution as the null.
@@ -358,7 +381,8 @@ class Accumulator:
         statistics = self.statistics
         statistic = float(statistics.sum())
         chi2_weights = limit_weights(self.spectrum(), self.n)
-        pvalue = positive_exp(log_tail_of_weighted_chi_square(chi2_weights, statistic))
+        tail = log_tail_of_weighted_chi_square(chi2_weights, statistic)
+        pvalue = positive_exp(max(tail, (1.0 - self.n) * math.log(2.0)))
         seconds = time.perf_counter() - start
         return GofResult(
             statistic=statistic,

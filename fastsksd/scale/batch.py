@@ -17,6 +17,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from .._doors import door
 from .._progress import ProgressBar
 from .._typing import Rng
 from .._validate import (
@@ -31,7 +32,7 @@ from ..engines import DEVICE_ENGINES, cuda
 from ..gof import gof_test
 from ..result import GofResult
 from . import cluster
-from .batch_result import BatchError, BatchResult
+from .batch_result import BatchError, BatchInterrupted, BatchResult
 from .checkpoint import Checkpoint, NotSaved, digested
 from .pool import ProcessesDied, finished, finished_in_threads
 from .problems import Parcel, Problem, check_options, make_problem, message_of, pack
@@ -39,6 +40,7 @@ from .problems import Parcel, Problem, check_options, make_problem, message_of, 
 _DEATH = "its process died twice: it ran out of memory, or `score` brings the process down"
 
 
+@door
 def gof_batch(
     problems: Iterable[Any],
     *,
@@ -102,6 +104,8 @@ def gof_batch(
         For bad arguments of the batch, before any test. The message names the argument.
     BatchError
         If tests failed, or if processes, the cluster or the checkpoint did.
+    BatchInterrupted
+        On Ctrl-C, a `KeyboardInterrupt` with the results so far in its `result`.
 
     See Also
     --------
@@ -141,6 +145,8 @@ def gof_batch(
         batch = ledger.outcome()
         done = sum(result is not None for result in batch)
         raise BatchError(f"{error}; {done} tests were done.", batch) from error
+    except KeyboardInterrupt as stop:
+        raise BatchInterrupted(ledger.outcome()) from stop
     finally:
         outcomes.close()
         if saved is not None:
@@ -261,7 +267,7 @@ def _run(problem: Problem) -> tuple[GofResult | None, str | None]:
                 problem.x, problem.score, rng=problem.seed, **{**problem.options, "engine": "cpu"}
             )
         # The samples of all problems may be more than memory holds.
-        return dataclasses.replace(result, _whole=None, _active=None), None
+        return dataclasses.replace(result, _whole=None, _active=None, _fold_pairs=()), None
     except Exception as error:
         return None, message_of(error)
 

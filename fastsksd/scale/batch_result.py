@@ -31,6 +31,38 @@ class BatchError(RuntimeError):
         self.result = result
 
 
+class BatchInterrupted(KeyboardInterrupt):
+    """A batch that was interrupted, as by Ctrl-C: a `KeyboardInterrupt`.
+
+    Parameters
+    ----------
+    result : BatchResult
+        What was done; None in place of the results that are missing.
+
+    See Also
+    --------
+    gof_batch : Raises it.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> x = np.random.default_rng(0).standard_normal((50, 2))
+    >>> def score(x):
+    ...     raise KeyboardInterrupt
+    >>> problems = [(x, -x), (x, score)]
+    >>> try:
+    ...     fs.gof_batch(problems, progress=False, rng=0, n_resamples=99)
+    ... except fs.BatchInterrupted as stop:
+    ...     stop.result[0].n_test
+    50
+    """
+
+    def __init__(self, result: BatchResult) -> None:
+        done = sum(one is not None for one in result)
+        super().__init__(f"{done} of {len(result)} tests begun were done; see `result`")
+        self.result = result
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class BatchResult:
     """Outcome of many tests: a sequence of their results, in the order of the problems.

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import dataclasses
 import hashlib
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -160,6 +161,9 @@ def _from_record(record: dict[str, Any]) -> GofResult:
     """The result in a line of the journal; an error if the line is none."""
     record["index"], record["digest"]
     fields = {name: _array(value) for name, value in record["result"].items()}
+    pvalue = fields["pvalue"]  # NaN where chains are too short
+    if not (0.0 < pvalue <= 1.0 or math.isnan(pvalue)) or not math.isfinite(fields["statistic"]):
+        raise ValueError("no p-value")
     if fields["slices"] is not None:
         fields["slices"] = Slices(
             **{name: _array(value) for name, value in fields["slices"].items()}

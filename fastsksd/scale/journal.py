@@ -69,6 +69,8 @@ def read(path: Path, check: Callable[[Any], object]) -> tuple[Any, list[Any], in
     whole : int
         Length of the file up to the last whole line; a kill may have torn a line.
     """
+    if not path.is_file():  # a device has no end
+        raise Unreadable(f"{path} is not a file of results.")
     content = path.read_bytes()
     whole = content.rfind(b"\n") + 1
     lines = []

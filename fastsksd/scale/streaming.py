@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from .._doors import door
 from .._typing import Array, ArrayLike, KernelLike, Null, Rng, Score, SlicesLike
 from .._validate import (
     ArgumentError,
@@ -55,6 +56,7 @@ class _Source(Protocol):
     def add_to(self, total: Any) -> Any: ...
 
 
+@door
 def gof_stream(
     chunks: Any,
     score: Score | None = None,

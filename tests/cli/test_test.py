@@ -671,6 +671,8 @@ def test_bad_models(run):
         "b": "[]",
         "c": '{"model": "ica", "V": 1}',
         "d": '{"model": "mixture", "weights": [1], "means": [[0]], "covs": 1}',
+        "f": '{"model": ["ica"]}',
+        "g": 100_000 * "[",
     }.items():
         write(f"{name}.json", content)
     np.save("three.npy", np.eye(3))
@@ -689,6 +691,8 @@ def test_bad_models(run):
         "c.json": "ica has no parameter 'V'; it has W, df",
         "d.json": "has 1 dimensions, but the samples have 2",
         "e.json": "e.json",
+        "f.json": 'must be an object with "model"',
+        "g.json": "g.json: is not JSON",
         "a.json --mean 1": "--mean does not go with",
     }.items():
         code, _, err = run("x.npy", "--model", *flags.split(), *QUICK)

@@ -333,6 +333,18 @@ TARGETS: dict[str, Target] = {
         right(dict(x=WIDE, score=S), level=st.sampled_from([0.5, 0.95]), slices=directions()),
         keywords(fs.effect_sizes),
     ),
+    "compare": Target(
+        fs.compare,
+        right(
+            dict(x=samples(n=(60,), d=(2, 3)), score=st.fixed_dictionaries(dict(a=S, b=S))),
+            slices=directions(),
+            kernel=kernels(),
+            level=st.sampled_from([0.5, 0.95]),
+            rng=SEED,
+        ),
+        keywords(fs.compare),
+        share=0.5,
+    ),
     "Slices": Target(
         fs.Slices,
         right(

@@ -47,7 +47,7 @@ def test_rule(name, tmp_path, monkeypatch):
 
 
 # Records that functions return, errors, names, and what needs an optional library or a picture.
-RECORDS = {"BatchError", "BatchResult", "Effects", "Estimate", "Explanation", "Model"}
+RECORDS = {"BatchError", "BatchResult", "Comparison", "Effects", "Estimate", "Explanation", "Model"}
 RECORDS |= {
     "GofResult",
     "Refit",

@@ -156,3 +156,33 @@ def test_weighted_particles():
         bridge.particles(particles, posterior, weights=np.where(np.arange(800) == 3, -1, 1))
     with pytest.raises(ValueError, match="`source` must hold arrays"):
         bridge.particles({"a": np.ones(3), "b": np.ones(4)}, posterior)
+
+
+def test_a_run_of_sequential_monte_carlo():
+    def prior(z):
+        return -0.5 * (z**2).sum()
+
+    def likelihood(z):
+        return -4.0 * ((z - 0.5) ** 2).sum()
+
+    parameters = dict(step_size=0.2, inverse_mass_matrix=jnp.ones(2), num_integration_steps=5)
+    smc = blackjax.adaptive_tempered_smc(
+        prior,
+        likelihood,
+        blackjax.hmc.build_kernel(),
+        blackjax.hmc.init,
+        blackjax.smc.extend_params(parameters),
+        blackjax.smc.resampling.systematic,
+        0.5,
+        num_mcmc_steps=5,
+    )
+    state = smc.init(jax.random.normal(jax.random.key(0), (600, 2)))
+    step, key = jax.jit(smc.step), jax.random.key(1)
+    while float(state.tempering_param) < 1.0:
+        key, mine = jax.random.split(key)
+        state, _ = step(mine, state)
+    draws = bridge.particles(state, lambda z: prior(z) + likelihood(z))
+    weights = np.asarray(state.weights, dtype=float)
+    np.testing.assert_allclose(draws.weights, weights / weights.mean(), rtol=1e-6)
+    assert draws.test(rng=0).pvalue > 0.01
+    assert bridge.particles(state, prior).test(rng=0).reject()

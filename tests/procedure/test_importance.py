@@ -159,9 +159,9 @@ def test_coordinates_add_up():
 def test_typical_rows(weights, cut):
     w = np.array(weights)
     kept = typical_rows(w, cut)
-    assert kept.sum() >= 2
+    assert kept.sum() >= min(3, w.size)
     if cut is None:
-        assert kept.sum() <= max(2, np.ceil(effective_size(w)))
+        assert kept.sum() <= max(3, np.ceil(effective_size(w)))
     assert typical_rows(np.ones(w.size), cut).all()
 
 
@@ -271,3 +271,23 @@ def test_words_effects_and_explanations():
 def test_checked_weights_have_mean_one():
     np.testing.assert_allclose(check_weights([1, 3], 2), [0.5, 1.5])
     assert check_weights(np.full(5, 3), 5) is None and check_weights(None, 5) is None
+
+
+def test_batches_take_weights():
+    x, w = importance_samples(12, 200, 2, scale=1.5)
+    problems = [dict(x=x, score=-x, weights=w), (x, -x), dict(x=x, score=-x, weights=w**20)]
+    batch = fs.gof_batch(problems, progress=False, n_jobs=1, n_resamples=99, rng=0)
+    first, second, third = batch.pvalues
+    assert first > 0.05 >= second and np.isnan(third) and "too few" in repr(batch)
+
+
+@pytest.mark.parametrize("options", [{}, dict(n_slices=1), dict(slices=SLICES), dict(method="ksd")])
+def test_weights_on_two_samples_only(options):
+    """Whatever part of the samples they are in, there is a verdict and no other error."""
+    x = np.random.default_rng(13).standard_normal((60, 3))
+    w = np.where(np.arange(60) < 2, 1.0, 0.0)
+    for seed in range(3):
+        result = fs.gof_test(x, -x, weights=w, n_resamples=19, rng=seed, **options)
+        assert result.effective_draws == pytest.approx(2.0, rel=1e-6)
+        assert result.verdict.startswith("too few to tell")
+        assert np.isfinite(result.statistic) and repr(result) and result.summary()

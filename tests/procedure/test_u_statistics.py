@@ -24,8 +24,10 @@ def test_parts_of_the_variance_are_those_of_slow_loops():
     rows = [sum(centred[g, h] for h in range(n) if h != g) for g in range(n)]
     found = UStatistic.of(terms, sizes)
     assert found.value == pytest.approx(value)
-    assert found.first == pytest.approx(4 * sum(row**2 for row in rows) / number**2)
-    assert found.second == pytest.approx(2 * sum(one**2 for one in centred.values()) / number**2)
+    left = 5 * 4 / (7 * 6)
+    first, second = sum(row**2 for row in rows), sum(one**2 for one in centred.values())
+    assert found.first == pytest.approx(4 * first / number**2 / left)
+    assert found.second == pytest.approx(2 * second / number**2 / left)
     assert found.freedom == n - 1
 
 
@@ -38,8 +40,8 @@ def test_slope_is_the_change_of_the_variance_as_the_expectation_moves():
     rows = centred.sum(axis=1)
     step = 1e-6 * rows  # samples with more influence get more weight
     moved = 2.0 * step @ rows / number
-    variance = 4.0 * ((rows + centred @ step) ** 2).sum() / number**2
-    assert (variance - found.first) / moved == pytest.approx(found.slope, rel=1e-4)
+    before, after = (4.0 * (one**2).sum() / number**2 for one in (rows, rows + centred @ step))
+    assert (after - before) / moved == pytest.approx(found.slope, rel=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -75,6 +77,26 @@ def test_terms_that_are_all_zero_tell_nothing():
     nothing = UStatistic.of(np.zeros((20, 20)), np.ones(20))
     assert nothing.pvalue == 1.0
     assert nothing.interval(0.05) == (0.0, 0.0)
+
+
+def test_the_variance_is_that_of_repeated_samples():
+    # With 12 samples near zero, row means alone would have twice the second-order part.
+    rng = np.random.default_rng(5)
+    found = []
+    for _ in range(4000):
+        z = rng.standard_normal((12, 4)) + 0.1
+        found.append(UStatistic.of(z @ z.T, np.ones(12)))
+    truth = np.var([one.value for one in found])
+    assert np.mean([one.first - one.second for one in found]) == pytest.approx(truth, rel=0.15)
+    assert np.mean([one.first for one in found]) > 1.3 * truth
+
+
+def test_the_variance_is_at_least_that_of_a_degenerate_statistic():
+    z = np.random.default_rng(6).standard_normal((50, 1))
+    z -= z.mean()
+    found = UStatistic.of(z @ z.T, np.ones(50))
+    assert found.first < 0.1 * found.second
+    assert found.variance == found.second
 
 
 def coverage(rng, shift, dimensions, n=60, runs=400):

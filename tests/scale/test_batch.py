@@ -304,6 +304,24 @@ def test_a_file_system_without_locks_will_do(tmp_path, monkeypatch):
     fs.gof_batch(problems()[:1], rng=3, checkpoint=tmp_path / "batch.jsonl", **QUICK)
 
 
+@pytest.mark.parametrize("change", [{"pvalue": 7}, {"pvalue": -0.1}, {"statistic": float("inf")}])
+def test_an_edited_checkpoint_is_refused(tmp_path, change):
+    path = tmp_path / "batch.jsonl"
+    fs.gof_batch(problems()[:1], rng=3, checkpoint=path, **QUICK)
+    header, line = path.read_text().splitlines()
+    record = json.loads(line)
+    record["result"] |= change
+    path.write_text(f"{header}\n{json.dumps(record)}\n")
+    with pytest.raises(ValueError, match=r"`checkpoint`: line 2 .* is not a result of a run"):
+        fs.gof_batch(problems()[:1], rng=3, checkpoint=path, **QUICK)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="needs a device without an end")
+def test_a_checkpoint_without_an_end_is_refused():
+    with pytest.raises(ValueError, match="`checkpoint`: /dev/zero is not a file of results"):
+        fs.gof_batch(problems()[:1], rng=3, checkpoint="/dev/zero", **QUICK)
+
+
 def test_checkpoints_of_other_batches_are_refused(tmp_path):
     path = tmp_path / "batch.jsonl"
     fs.gof_batch(problems()[:2], rng=3, checkpoint=path, **QUICK)

@@ -74,8 +74,8 @@ class Posterior:
             return self.density(x)[1]
 
     def start(self, chains: int, rng: np.random.Generator) -> Array:
-        """Where chains start: uniform between -2 and 2, as in Stan."""
-        return rng.uniform(-2.0, 2.0, (chains, self.d))
+        """Where chains start: up to 2 from the centre of the prior, or 2 of its deviations."""
+        return self.centre + np.minimum(self.scale, 1.0) * rng.uniform(-2.0, 2.0, (chains, self.d))
 
 
 def indexed(name: str, count: int) -> list[str]:

@@ -1,0 +1,135 @@
+"""What every public computation does at its door: floating point failures and Ctrl-C.
+
+A number that overflows inside becomes an error that names the argument, and where it is large. An
+interrupt ends the computation whatever became of it on the way: compiled code may turn it into a
+`SystemError`, callbacks of the compiler may swallow it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+
+from ._strict import strict_numbers
+from ._validate import Overflow, evaluate_score
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_FAR = 1e10  # sizes of its column from which on a single entry is to blame
+_interrupts = 0
+
+
+def door(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Decorate a public function of samples `x` and perhaps a `score`."""
+
+    @functools.wraps(function)
+    def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with heard_interrupts():
+            try:
+                with strict_numbers():
+                    return function(*args, **kwargs)
+            except (FloatingPointError, Overflow) as error:
+                signature = inspect.signature(function)
+                names = [name for name in signature.parameters if name != "self"]
+                given = signature.bind_partial(*args, **kwargs).arguments
+                raise overflow_in(given, "x" if "x" in names else names[0]) from error
+
+    return guarded
+
+
+@contextlib.contextmanager
+def heard_interrupts() -> Iterator[None]:
+    """Whatever happens within, an interrupt meanwhile ends in a `KeyboardInterrupt`.
+
+    A handler of the user's is left alone.
+    """
+    before = _interrupts
+    outermost = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if outermost:
+        signal.signal(signal.SIGINT, _interrupt)
+    try:
+        yield
+    except BaseException as error:
+        if _interrupts != before and not isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise
+    else:
+        if _interrupts != before:
+            raise KeyboardInterrupt
+    finally:
+        if outermost:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    global _interrupts
+    _interrupts += 1
+    raise KeyboardInterrupt
+
+
+def overflow_in(arguments: Mapping[str, Any], samples: str) -> Overflow:
+    """The error that names the argument, row and column that statistics overflow for.
+
+    `samples` is the name of the argument that holds samples.
+    """
+    extremes = [_extreme(name, array) for name, array in _arrays_of(arguments).items()]
+    far = [one for one in extremes if one.ratio >= _FAR]
+    if far:
+        one = max(far)
+        return Overflow(
+            one.name,
+            f"is {one.value:.1e} in row {one.row}, column {one.column}, {one.ratio:.0e} times the "
+            "usual size of that column: the statistic overflows",
+            remedy="Check that entry.",
+        )
+    largest = ", ".join(
+        f"of `{one.name}` {one.value:.1e} (row {one.row}, column {one.column})" for one in extremes
+    )
+    return Overflow(
+        samples,
+        "or its scores are so large or small that the statistic overflows"
+        + (f"; the largest entry is {largest}" if largest else ""),
+        remedy="Rescale the samples, and the scores by the inverse.",
+    )
+
+
+def _arrays_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Samples and scores, as far as they can be had."""
+    arrays: dict[str, Any] = {}
+    with contextlib.suppress(Exception):
+        x = np.asarray(arguments["x"], dtype=float)
+        if x.ndim == 2 and x.size:
+            arrays["x"] = x
+            arrays["score"] = evaluate_score(arguments["score"], x)
+    return arrays
+
+
+class _Extreme(NamedTuple):
+    """The largest entry of an array, or the one largest against its column if far out."""
+
+    ratio: float
+    name: str
+    row: int
+    column: int
+    value: float
+
+
+def _extreme(name: str, array: Any) -> _Extreme:
+    sizes = np.abs(array)
+    with np.errstate(all="ignore"):
+        usual = np.median(sizes, axis=0)
+        ratios = np.where(usual > 0, sizes / np.where(usual > 0, usual, 1.0), 1.0)
+    ratio = float(min(ratios.max(), np.finfo(float).max))
+    chosen = ratios if ratio >= _FAR else sizes
+    row, column = np.unravel_index(np.argmax(chosen), chosen.shape)
+    return _Extreme(ratio, name, int(row), int(column), float(array[row, column]))

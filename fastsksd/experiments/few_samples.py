@@ -1,0 +1,111 @@
+"""Level with far more dimensions than samples: how often a right model is rejected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from .._validate import ArgumentError
+from ..gof import gof_test
+from ..slices import Slices
+from .problems import make_null
+from .report import Block, Heading, Table, Text
+from .runner import Row, Settings, Task
+
+FIGURES = False
+TITLE = "Level with far more dimensions than samples"
+_NULLS = ["wild", "bootstrap", "spectral"]
+_MODELS = ["normal", "Laplace model"]
+# Pairs of a number of samples and a dimension.
+SCALES = {
+    "smoke": dict(models=_MODELS, nulls=_NULLS, sizes=[[8, 20]], tests=4, block=4, n_resamples=49),
+    "quick": dict(
+        models=_MODELS,
+        nulls=_NULLS,
+        sizes=[[10, 300], [20, 300], [6, 100], [50, 100]],
+        tests=100,
+        block=25,
+        n_resamples=99,
+    ),
+    "paper": dict(
+        models=_MODELS,
+        nulls=_NULLS,
+        sizes=[[n, d] for d in (10, 100, 300, 1000) for n in (2, 4, 6, 10, 20, 50)]
+        + [[20, 3000], [50, 3000]],
+        tests=400,
+        block=25,
+        n_resamples=199,
+    ),
+}
+_LARGEST_SEARCH = 1000  # dimensions up to which the family is tested: its search is cubic
+
+
+def tasks(settings: Settings) -> list[Task]:
+    return [
+        dict(test=test, null=null, model=model, n=n, d=d, block=block)
+        for null in settings["nulls"]
+        for n, d in settings["sizes"]
+        for model in settings["models"]
+        for test in ("coordinates", "family")
+        if test == "coordinates" or d <= _LARGEST_SEARCH
+        for block in range(settings["tests"] // settings["block"])
+    ]
+
+
+def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:
+    n, d, null = task["n"], task["d"], task["null"]
+    model = make_null(task["model"], d, np.random.default_rng(task["block"])).p
+    options: dict[str, Any] = {"null": null}
+    if task["test"] == "coordinates":
+        options["slices"] = Slices(np.eye(d), np.eye(d))
+    if null != "spectral":
+        options["n_resamples"] = settings["n_resamples"]
+    rows = []
+    for _ in range(settings["block"]):
+        x = model.sample(n, rng=rng)
+        try:
+            p = float(gof_test(x, model, rng=rng, **options).pvalue)
+        except ArgumentError as error:  # too few samples for this test
+            return [{**task, "refused": str(error)}]
+        rows.append({**task, "p": p})
+    return rows
+
+
+def report(rows: list[Row], settings: Settings) -> list[Block]:
+    cells: dict[tuple[Any, ...], list[float]] = {}
+    refused: dict[tuple[Any, ...], str] = {}
+    for row in rows:
+        key = tuple(row[name] for name in ("test", "null", "model", "n", "d"))
+        if "p" in row:
+            cells.setdefault(key, []).append(row["p"])
+        else:
+            refused[key] = row["refused"]
+    # Bounds for all cells at once: the chance that any of them lies above is 5%.
+    tail = 0.05 / max(len(cells), 1)
+    table, above = [], 0
+    for key, values in cells.items():
+        pvalues = np.array(values)
+        high = stats.binom.ppf(1.0 - tail, pvalues.size, 0.05) / pvalues.size
+        rates = [np.mean(pvalues <= alpha) for alpha in (0.01, 0.05, 0.2)]
+        above += rates[1] > high
+        held = "yes" if rates[1] <= high else "NO"
+        table.append([*key, pvalues.size, *(f"{rate:.3f}" for rate in rates), f"{high:.3f}", held])
+    tested = [row["p"] for row in rows if "p" in row]
+    pooled = np.mean(np.array(tested) <= 0.05) if tested else float("nan")
+    names = ["test", "null", "model", "n", "d"]
+    levels = ["level 0.01", "level 0.05", "level 0.2"]
+    blocks: list[Block] = [
+        Text(
+            f"The model is right. Rejection rate over all {len(tested)} tests at level 0.05: "
+            f"{pooled:.4f}. Cells above the binomial bound (simultaneous over {len(cells)} cells): "
+            f"{above}. Conservative cells are not counted: few samples have few signs."
+        ),
+        Heading("Rejection rates"),
+        Table([*names, "tests", *levels, "bound at 0.05", "held"], table),
+    ]
+    if refused:
+        listed = [[*key, reason] for key, reason in refused.items()]
+        blocks += [Heading("Refused"), Table([*names, "reason"], listed)]
+    return blocks

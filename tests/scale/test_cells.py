@@ -1,0 +1,29 @@
+"""Streams whose samples lie in many cells: the work is known beforehand."""
+
+import numpy as np
+import pytest
+
+import fastsksd as fs
+
+LINE = (np.eye(1), np.eye(1))
+
+
+def normal(seed, n):
+    return np.random.default_rng(seed).standard_normal((n, 1))
+
+
+def test_a_tiny_cluster_under_the_imq_kernel_is_refused_at_once():
+    """Every distance between two cells is a series; here there are tens of thousands."""
+    x = np.concatenate([1e-6 * normal(0, 2000), normal(1, 300)])
+    with pytest.raises(ValueError, match=r"`kernel` is narrow for samples with heavy tails"):
+        fs.gof_stream(x, np.negative, slices=LINE, kernel="imq", rng=0)
+
+
+def test_a_sample_beyond_the_numbers_of_cells_is_named():
+    x = normal(0, 200)
+    far = x.copy()
+    far[3] = 1e25
+    total = fs.Accumulator(LINE, x)
+    with pytest.raises(ValueError, match=r"`x` is 1.0e\+25 in row 3, column 0"):
+        total.add(far, -x)
+    assert total.n == 0
