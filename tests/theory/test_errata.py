@@ -52,13 +52,15 @@ def test_the_printed_coupling_is_easier():
 def test_expected_likelihood_of_true_ica_models():
     """The entropy of the sources plus the mean of log|det W|, for W of the published generator."""
     entropy = stats.t(5).entropy()
-    for d, stated in published.ICA_TRUTH.items():
+    # Of 50 large matrices drawn, one is conditioned well enough: few models, and wide bounds.
+    for d, count in ((10, 400), (80, 6), (100, 4), (150, 2)):
         drawn = [
             d * entropy + np.linalg.slogdet(models.ICA.random(d, rng=seed).W)[1]
-            for seed in range(400 if d == 10 else 10)
+            for seed in range(count)
         ]
-        error = np.std(drawn) / math.sqrt(len(drawn))
-        assert abs(np.mean(drawn) - stated) < 4 * error
+        deviation = 0.85 if d == 10 else 1.5
+        stated = published.ICA_TRUTH[d]
+        assert abs(np.mean(drawn) - stated) < 4 * deviation / math.sqrt(count)
     best = min(by_d[150][0] for by_d in published.ICA.values())
     assert best - published.ICA_TRUTH[150] == pytest.approx(69.7, abs=0.1)
 
