@@ -345,6 +345,12 @@ TARGETS: dict[str, Target] = {
         keywords(fs.compare),
         share=0.5,
     ),
+    "mode_weights": Target(
+        fs.mode_weights,
+        right(dict(x=samples(n=(30, 60, 60), d=(1, 2)), model=F), rng=SEED),
+        keywords(fs.mode_weights),
+        share=0.5,
+    ),
     "Slices": Target(
         fs.Slices,
         right(
