@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ._doors import door
 from ._typing import Array, ArrayLike, Rng
 from ._validate import (
     ArgumentError,
@@ -87,6 +88,7 @@ class ModeWeights:
         return "\n".join(lines)
 
 
+@door
 def mode_weights(x: ArrayLike, model: Any, *, rng: Rng = None) -> ModeWeights:
     """Compare the weights of separated modes with those of the model.
 
