@@ -35,7 +35,17 @@ Task: TypeAlias = dict[str, Any]
 Row: TypeAlias = dict[str, Any]
 Progress: TypeAlias = Callable[[int, int], object]
 
-EXPERIMENTS = ("benchmark_gof", "rbm", "ica", "level", "chains", "power", "peers", "effects")
+EXPERIMENTS = (
+    "benchmark_gof",
+    "rbm",
+    "ica",
+    "level",
+    "groups",
+    "chains",
+    "power",
+    "peers",
+    "effects",
+)
 
 
 class RunError(Exception):

@@ -254,7 +254,7 @@ class FeatureSums:
             statistics = one.features.pair_sums(total, own, n) / (n * (n - 1.0))
             scale = resampling_scale(null, n)
             if isinstance(self.groups, Stretches) and not one.features.by_feature:
-                mine = np.vstack([mine, np.ones(mine.shape[1])])
+                mine = np.vstack([mine, np.ones(mine.shape[1], mine.dtype)])
             replicates = scale * one.features.replicates(sums, own, n, mine)
             if len(mine) > len(weights):  # what pairs within stretches add to the statistic
                 replicates = replicates[:-1] + (statistics.sum() - replicates[-1])

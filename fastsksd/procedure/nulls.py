@@ -41,7 +41,7 @@ from ..compute.sampling import fill_multinomial, independent_signs
 from ..compute.streams import draw_seed
 
 NULLS: tuple[str, ...] = ("wild", "bootstrap", "spectral")
-_BATCH = 2**24  # weights in memory at a time, 128 MB
+_BATCH = 2**24  # weights in memory at a time: 16 MB of signs, 128 MB of others
 
 
 class Weights:
@@ -95,7 +95,7 @@ class Weights:
         for first in range(0, self.n_resamples, size):
             yield draw(self, first, min(size, self.n_resamples - first))
 
-    def matrix(self) -> Array:
+    def matrix(self) -> np.ndarray:
         """All rows, (n_resamples, n)."""
         return self.rows(0, self.n_resamples)
 
@@ -107,8 +107,8 @@ class Weights:
         other.n, other.stretch, other._whole = int(self.stretch[-1]) + 1, None, {}
         return other
 
-    def rows(self, first: int, count: int) -> Array:
-        """Some of the rows, (count, n)."""
+    def rows(self, first: int, count: int) -> np.ndarray:
+        """Some of the rows, (count, n); signs are of type int8."""
         if self.stretch is not None:
             return self.by_stretch().rows(first, count)[:, self.stretch]
         if self.null == "wild":
