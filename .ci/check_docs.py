@@ -2,7 +2,8 @@
 
 ``check_docs.py SITE`` checks the relative links of all Markdown files and the files they name, the
 links inside the site built in the folder SITE, and the output printed in the README.
-``check_docs.py --write`` puts the present output into the README.
+``check_docs.py --write`` puts the present output into the README, and the table of the paper's
+benchmark from the rows in ``notebooks/paper``.
 """
 
 import contextlib
@@ -14,15 +15,23 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from fastsksd.experiments.pages import short_table
+
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "notebooks").glob("*.md"))]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "notebooks").glob("*.md")),
+    *sorted((ROOT / "notebooks" / "paper").glob("*.md")),
+]
 FOLDERS = [ROOT / "fastsksd", *(ROOT / "fastsksd").glob("*/")]
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILE = re.compile(r"`([\w./]+(?:\.py|/))`")
+TEST = re.compile(r"`([\w./]+\.py)::(\w+)`")
 EXAMPLE = re.compile(r"<!-- python -->\n```python\n(.*?)```\n", re.S)
 NUMBER = re.compile(r"\d+\.?\d*")
 OUTPUT = re.compile(r"(<!-- output -->\n```text\n)(.*?)(```\n)", re.S)
+PAPER = re.compile(r"(<!-- paper -->\n)(.*?)(<!-- end -->\n)", re.S)
 
 
 def markdown_faults(page):
@@ -43,6 +52,14 @@ def file_faults(page):
     for name in FILE.findall(FENCE.sub("", page.read_text())):
         if not any((folder / name).exists() for folder in (ROOT, *FOLDERS)):
             yield f"{page.relative_to(ROOT)}: there is no `{name}`"
+
+
+def test_faults(page):
+    """Tests that a Markdown file names, file and function, and that are not there."""
+    for path, name in TEST.findall(page.read_text()):
+        file = ROOT / path
+        if not file.exists() or f"\ndef {name}(" not in file.read_text():
+            yield f"{page.relative_to(ROOT)}: there is no test `{path}::{name}`"
 
 
 def headings(page):
@@ -107,9 +124,16 @@ def main(arguments):
     readme = path.read_text()
     output = printed(readme)
     if "--write" in arguments:
-        path.write_text(OUTPUT.sub(lambda found: found[1] + output + found[3], readme))
+        table = short_table(ROOT / "notebooks" / "paper") + "\n"
+        for pattern, content in ((OUTPUT, output), (PAPER, table)):
+            readme = pattern.sub(lambda found, new=content: found[1] + new + found[3], readme)
+        path.write_text(readme)
         return []
-    faults = [fault for page in PAGES for fault in (*markdown_faults(page), *file_faults(page))]
+    faults = [
+        fault
+        for page in PAGES
+        for fault in (*markdown_faults(page), *file_faults(page), *test_faults(page))
+    ]
     broken, count = site_faults(Path(arguments[0]))
     print(f"{len(PAGES)} Markdown files, {count} links of the site")
     if count < 1000:

@@ -6,6 +6,7 @@ For samples and a model known through its score.
 from . import baselines, interop, learning, models, plot, score_difference
 from ._version import __version__
 from .baselines.mmd import mmd
+from .comparison import Comparison, compare
 from .discrepancy import (
     Estimate,
     integrated_sksd,
@@ -25,6 +26,7 @@ from .result import GofResult
 from .scale.accumulator import Accumulator
 from .scale.batch import BatchError, BatchResult, gof_batch
 from .scale.family_accumulator import FamilyAccumulator
+from .scale.refits import Refit, RefitsInterrupted
 from .scale.streaming import gof_stream
 from .slices import Slices, active_slices, random_slices
 
@@ -34,16 +36,20 @@ __all__ = [
     "Accumulator",
     "BatchError",
     "BatchResult",
+    "Comparison",
     "Effects",
     "Estimate",
     "Explanation",
     "FamilyAccumulator",
     "GofResult",
     "Model",
+    "Refit",
+    "RefitsInterrupted",
     "Slices",
     "__version__",
     "active_slices",
     "baselines",
+    "compare",
     "effect_sizes",
     "gof_batch",
     "gof_stream",

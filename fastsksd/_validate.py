@@ -7,6 +7,7 @@ speak of its flags and files. A message names the argument and says what was exp
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -14,6 +15,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ._typing import Array, ArrayLike, Rng, Score
+
+LARGEST = 10**15  # as a number of anything; beyond, arrays and loops have no end
 
 
 class Option(NamedTuple):
@@ -143,6 +146,8 @@ def check_integer(name: str, value: object, low: int, high: int | None = None) -
     if number < low or (high is not None and number > high):
         span = f"at least {low}" if high is None else f"between {low} and {high}"
         raise ArgumentError(name, f"must be {span}; got {value}")
+    if number > LARGEST:
+        raise ArgumentError(name, f"must be at most {LARGEST:g}; it has {len(str(number))} digits")
     return number
 
 
@@ -150,10 +155,10 @@ def check_number(name: str, value: object, low: float, *, strict: bool = False) 
     """`value` must be a finite real number of at least `low` (above it when `strict`)."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ArgumentTypeError(name, f"must be a number, not {type(value).__name__}")
-    number = float(value)
+    number = as_float(value)
     if not np.isfinite(number) or number < low or (strict and number == low):
         span = "greater than" if strict else "at least"
-        raise ArgumentError(name, f"must be finite and {span} {low:g}; got {value}")
+        raise ArgumentError(name, f"must be finite and {span} {low:g}; got {number:g}")
     return number
 
 
@@ -161,9 +166,18 @@ def check_probability(name: str, value: object) -> float:
     """`value` must be a number between 0 and 1, both excluded: a level, a confidence."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ArgumentTypeError(name, f"must be a number, not {type(value).__name__}")
-    if not 0.0 < float(value) < 1.0:
-        raise ArgumentError(name, f"must be between 0 and 1; got {value}")
-    return float(value)
+    number = as_float(value)
+    if not 0.0 < number < 1.0:
+        raise ArgumentError(name, f"must be between 0 and 1; got {number:g}")
+    return number
+
+
+def as_float(value: Any) -> float:
+    """A real number in double precision; infinite where an integer is larger than that holds."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def check_positive_vector(name: str, value: ArrayLike) -> Array:
@@ -259,11 +273,12 @@ def check_unit_rows(name: str, rows: Any, d: int | None = None, m: int | None = 
     _check_finite(name, rows)
     if np.asarray(given).dtype == np.float16:
         rows = rows / rounded_lengths(rows, float(np.finfo(np.float16).eps))
-    off = np.flatnonzero(np.abs(np.linalg.norm(rows, axis=1) - 1.0) > 1e-6)
+    with np.errstate(over="ignore"):
+        lengths = np.linalg.norm(rows, axis=1)
+    off = np.flatnonzero(np.abs(lengths - 1.0) > 1e-6)
     if off.size:
-        length = np.linalg.norm(rows[off[0]])
         raise ArgumentError(
-            name, f"must have rows of unit length; row {off[0]} has length {length:.6g}"
+            name, f"must have rows of unit length; row {off[0]} has length {lengths[off[0]]:.6g}"
         )
     return np.ascontiguousarray(rows)
 
@@ -329,6 +344,8 @@ def call_user(name: str, function: Callable[..., Any], *args: Any) -> Any:
     """Call a user's function; what it raises is chained to an error that names the argument."""
     try:
         return function(*args)
+    except MemoryError:  # a matter of the machine, not of the function
+        raise
     except Exception as error:
         raise ArgumentError(
             name, f"raised {type(error).__name__} on samples of shape {args[0].shape}: {error}"
@@ -390,7 +407,11 @@ def real_array(name: str, value: Any, *, returned: bool = False) -> Array:
             raise ArgumentTypeError(name, f"{wanted}; {holder} holds {array[where]!r}")
     elif array.dtype.kind not in "fiub":
         raise ArgumentTypeError(name, f"{wanted}; got dtype {array.dtype}")
-    return array.astype(np.float64, order="C", copy=False)
+    try:
+        with np.errstate(over="ignore"):  # of a wider type: infinity, which is refused as such
+            return array.astype(np.float64, order="C", copy=False)
+    except OverflowError:
+        raise ArgumentError(name, "holds an integer beyond 1e308") from None
 
 
 def check_statistic(values: Array) -> Array:

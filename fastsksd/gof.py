@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
 
 from . import engines
-from ._typing import ArrayLike, EngineName, KernelLike, Null, Rng, Score, SlicesLike
+from ._typing import Array, ArrayLike, EngineName, KernelLike, Null, Rng, Score, SlicesLike
 from ._validate import (
     ArgumentError,
+    ArgumentTypeError,
+    Option,
     check_same_columns,
     check_samples,
     check_score,
     column_names,
+    evaluate_score,
     is_dask,
+    score_is_array,
 )
 from .baselines import as_baseline
 from .baselines.base import Baseline
@@ -30,18 +36,27 @@ from .procedure.chains import as_chains, flattened
 from .procedure.combine import Verdict, decide
 from .procedure.evaluate import evaluate
 from .procedure.evaluation import Outcome
+from .procedure.importance import LARGEST_CUT, draws_needed, typical_rows
 from .procedure.lags import neighbour_correlation
 from .procedure.plan import Options, Plan, make_plan
+from .procedure.precision import score_noise
 from .procedure.search import search
-from .procedure.split import Split, make_split
+from .procedure.split import Samples, Split, make_split
 from .result import GofResult
 from .slices import Slices
+
+if TYPE_CHECKING:
+    from .scale.refits import Refit
+
+_RESAMPLES = 1000
+_REFITS = 199  # each of them takes a fit and a test
 
 
 def gof_test(
     x: ArrayLike,
-    score: Score,
+    score: Score | None = None,
     *,
+    fit: Callable[[Array], Any] | Refit | None = None,
     slices: SlicesLike | Mapping[str, SlicesLike] | None = None,
     n_slices: int | None = None,
     basis: str | ArrayLike | None = None,
@@ -57,7 +72,8 @@ def gof_test(
     null: Null | None = None,
     lag: float | str | None = None,
     chains: bool | ArrayLike | None = None,
-    n_resamples: int = 1000,
+    weights: ArrayLike | None = None,
+    n_resamples: int | None = None,
     engine: EngineName = "auto",
     tol: float = TOLERANCE,
     method: str | Baseline = "sksd",
@@ -79,7 +95,15 @@ def gof_test(
     score : (n, d) array, callable or model
         Score of the model p, ``grad log p``: its values at `x`, a function x -> (n, d), or an
         object with a `.score` method. The density must be positive on all of R^d, or vanish at the
-        boundary of its support: transform bounded variables first.
+        boundary of its support: transform bounded variables first. Left out with `fit`.
+    fit : callable or Refit, optional
+        For a model that is fitted to `x` itself: a function that takes an (n, d) array and returns
+        a model with `.score`, and `.sample` if it can be drawn from, as ``models.Gaussian.fit``.
+        The test asks whether any model that `fit` can return is right. Samples are drawn from the
+        fitted model, the model is fitted again to each set of them, and the statistics of these
+        refits are the null distribution. A model without `.sample` is fitted to a part of the
+        samples and tested on the others. `Refit` has the options: processes, a checkpoint,
+        progress, the split.
     slices : Slices, pair (r, g), or mapping of names to these, optional
         Directions chosen beforehand, without looking at `x`. No sample is spent on training.
         Several named sets are tested together, as a family.
@@ -162,9 +186,18 @@ def gof_test(
         and the result's `chains` tells of each of them. With fewer than 16 stretches the chains
         are too short to tell: the p-value is NaN, and the result's `verdict` says how many draws
         are needed.
-    n_resamples : int
-        Replicates of the statistic. The smallest p-value is ``1 / (n_resamples + 1)``, except for
-        "spectral", where they are draws to look at.
+    weights : (n,) array, optional
+        Importance weights of independent samples, of any sum: particles of sequential Monte Carlo,
+        importance samples. Statistic and null distribution are weighted, and the result's
+        `effective_draws` is ``(sum w)^2 / sum w^2``. Below 30 of these, or where a few samples have
+        most of the weight, there are too few to tell: the p-value is NaN, and the result's
+        `verdict` says how many draws are needed. For the
+        sliced test and the methods "ksd", "ksdagg" and "psd", without null="spectral". See
+        `fastsksd.procedure.importance`.
+    n_resamples : int, optional
+        Replicates of the statistic, 1000 by default. The smallest p-value is
+        ``1 / (n_resamples + 1)``, except for "spectral", where they are draws to look at. With
+        `fit`, the number of refits, 199 by default.
     engine : {"auto", "direct", "fourier", "cuda", "cuda32"}
         How sums over pairs are computed.
 
@@ -207,6 +240,7 @@ def gof_test(
 
     See Also
     --------
+    Refit : Options of a test with `fit`.
     gof_batch : Many tests.
     gof_stream : Samples that do not fit into memory.
     active_slices : The search for slices alone.
@@ -279,6 +313,13 @@ def gof_test(
     >>> result = fs.gof_test(draws, np.negative, rng=1)
     >>> result.verdict, result.chains.different, result.chains.burn_in
     ('not rejected', (), 0)
+
+    Is any normal distribution right? The one that fits best is not:
+
+    >>> x = np.random.default_rng(0).standard_t(3, (200, 2))
+    >>> result = fs.gof_test(x, fit=fs.Refit(fs.models.Gaussian.fit, progress=False), rng=1)
+    >>> result.verdict, result.fitted.n_refits
+    ('rejected', 199)
     """
     options = Options(
         slices=slices,
@@ -296,7 +337,8 @@ def gof_test(
         null=null,
         lag=lag,
         chains=chains,
-        n_resamples=n_resamples,
+        weights=weights,
+        n_resamples=_RESAMPLES if n_resamples is None else n_resamples,
         engine=engine,
         tol=tol,
         method=method,
@@ -304,19 +346,75 @@ def gof_test(
         rng=rng,
     )
     limits = None if tolerance is None else check_tolerance(tolerance)
+    if fit is not None:
+        from .scale.refits import gof_test_of_fitted
+
+        if score is not None:
+            raise ArgumentError(
+                "score", "and ", Option("fit"), " both say what is tested; give one of them"
+            )
+        n_refits = _REFITS if n_resamples is None else n_resamples
+        return gof_test_of_fitted(x, fit, options, n_refits)
+    if score is None and as_baseline(method) is None:
+        raise ArgumentTypeError(
+            "score",
+            "is missing: give the score of the model, or ",
+            Option("fit"),
+            ", a function that fits a model",
+        )
     if is_dask(x):
         from .scale.cluster import gof_test_of_dask
 
         return gof_test_of_dask(x, score, options)
+    examined = examine(x, score, options)
+    result = concluded(examined, decide(examined.plan, examined.outcome))
+    return result if limits is None else replace(result, tolerated=limits.of(result.effects))
+
+
+class Examined(NamedTuple):
+    """A test up to its verdict.
+
+    Attributes
+    ----------
+    plan : Plan
+    samples : (n, d) array
+        In the order of the caller.
+    split : Split
+        As it was before the search.
+    outcome : Outcome
+        The statistics of all members, with their null distributions.
+    names : tuple of str or None
+        Of the coordinates.
+    active : Slices or None
+        All active slices of the first part that has some.
+    chain : (n,) array of int or None
+        Number of the chain of each row.
+    start, searched : float
+        When the test began, and when slices were found.
+    """
+
+    plan: Plan
+    samples: Array
+    split: Split
+    outcome: Outcome
+    names: tuple[str, ...] | None
+    active: Slices | None
+    chain: np.ndarray | None
+    start: float
+    searched: float
+
+
+def examine(x: Any, score: Any, options: Options) -> Examined:
+    """All of `gof_test` but the verdict."""
     start = time.perf_counter()
-    baseline = as_baseline(method)
-    x, score, labels = flattened(x, score, chains)
+    baseline = as_baseline(options.method)
+    x, score, labels = flattened(x, score, options.chains)
     options = dataclasses.replace(options, chains=labels)
     names, samples = column_names(x), check_samples(x)
     of_chains = as_chains(labels, len(samples))
     if baseline is None or baseline.needs_score:
         check_same_columns(names, check_score(score))
-    if limits is not None and len(samples) < FEWEST:
+    if options.tolerance is not None and len(samples) < FEWEST:
         raise ArgumentError(
             "tolerance", f"needs at least {FEWEST} samples; got {len(samples)}; leave it out"
         )
@@ -326,15 +424,30 @@ def gof_test(
         found = search(plan, split)
         searched = time.perf_counter()
         outcome = evaluate(plan, found)
-    verdict = decide(plan, outcome)
+    return Examined(
+        plan,
+        samples,
+        split,
+        outcome,
+        names,
+        None if baseline is not None else _active_slices(found),
+        None if of_chains is None else of_chains.numbers,
+        start,
+        searched,
+    )
+
+
+def concluded(examined: Examined, verdict: Verdict) -> GofResult:
+    """The result of a test with its verdict."""
+    plan, split, start, searched = examined.plan, examined.split, examined.start, examined.searched
     end = time.perf_counter()
     timings = {"slices": searched - start, "statistic": end - searched, "total": end - start}
-    active = None if baseline is not None else _active_slices(found)
-    dependence = 0.0 if plan.in_order else neighbour_correlation(samples)
-    result = _result(plan, split, outcome, verdict, names, timings, active, dependence)
-    if of_chains is not None:
-        result = replace(result, _chain=of_chains.numbers)
-    return result if limits is None else replace(result, tolerated=limits.of(result.effects))
+    dependence = 0.0 if plan.in_order else neighbour_correlation(examined.samples)
+    result = _result(
+        plan, split, examined.outcome, verdict, examined.names, timings, examined.active, dependence
+    )
+    result = replace(result, score_noise=_score_noise(split))
+    return result if examined.chain is None else replace(result, _chain=examined.chain)
 
 
 def _result(
@@ -348,9 +461,13 @@ def _result(
     dependence: float,
 ) -> GofResult:
     strongest, sliced = verdict.strongest, verdict.sliced
-    lag = split.lag
-    if lag is not None and lag.needed:
+    lag, weights = split.lag, plan.weights
+    needed = 0 if lag is None else lag.needed
+    if weights is not None:
+        needed = draws_needed(weights)
+    if needed:
         verdict = verdict.withheld()
+    samples, stretch = _held(split, _stretch_of(split, sliced.part))
     sets = [one for one in outcome.members if one.slices is not None] or outcome.members
     used = {name for one in sets for name in one.engine.split(" and ")}
     return GofResult(
@@ -368,9 +485,10 @@ def _result(
         method="sksd" if plan.baseline is None else plan.baseline.name,
         lag=outcome.lag,
         neighbour_correlation=dependence,
-        draws_needed=0 if lag is None else lag.needed,
+        draws_needed=needed,
         chains=split.chains,
-        effective_draws=float(split.samples.x.shape[0]) if lag is None else lag.effective,
+        effective_draws=split.samples.effective if lag is None else lag.effective,
+        weighted=weights is not None,
         locations=outcome.locations,
         n_model=outcome.n_model,
         members=verdict.members,
@@ -379,11 +497,34 @@ def _result(
         slice_units=sliced.units,
         timings=timings,
         names=names,
-        _whole=split.samples,
-        _stretch=_stretch_of(split, sliced.part),
+        _whole=samples,
+        _stretch=stretch,
         _active=active,
         _baseline=cast("Baseline | None", plan.baseline),
     )
+
+
+def _score_noise(split: Split) -> float:
+    """What rounding of scores in single precision does, measured where there is a function."""
+    x, scores, score = split.samples.x, split.samples.scores, split.score
+    if scores is None:
+        return 0.0
+    if score_is_array(score):
+        return score_noise(x, scores)
+    return score_noise(x, scores, lambda z, _: evaluate_score(score, z, finite=False))
+
+
+def _held(split: Split, stretch: slice) -> tuple[Samples, slice]:
+    """Samples that a result keeps to explain itself, and where those of a stretch are.
+
+    Of samples with importance weights they are some that stand for all without weights.
+    """
+    samples = split.samples
+    if samples.weights is None:
+        return samples, stretch
+    kept = typical_rows(samples.weights, LARGEST_CUT)
+    first, last = (int(np.count_nonzero(kept[:k])) for k in (stretch.start, stretch.stop))
+    return samples.chosen(kept)._replace(weights=None), slice(first, last)
 
 
 def _active_slices(found: Split) -> Slices | None:

@@ -93,7 +93,8 @@ class Kernel:
             given = np.asarray(self.bandwidth)
             if given.ndim == 1 and given.size != m:
                 raise ArgumentError(
-                    "bandwidth", f"has {given.size} values but there are {m} slices"
+                    "kernel",
+                    f"has {counted(given.size, 'bandwidth')} but there are {counted(m, 'slice')}",
                 )
             return np.broadcast_to(given, m).astype(float)
         h = median_distances(y)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from .baselines.base import Baseline
     from .effects import Effects, Tolerated
+    from .procedure.fitted import Fitted
     from .report.explain import Explanation
 
 
@@ -39,7 +40,7 @@ class GofResult:
     pvalue : float
         ``(1 + #{replicate >= statistic}) / (1 + n_resamples)``, or the tail of the limit
         distribution; never zero. For a family, replicates of `evidence` are compared with it. NaN
-        for chains that are too short to tell, see `draws_needed`.
+        for chains that are too short to tell and for too few effective samples, see `draws_needed`.
     null_distribution : (n_resamples,) array
         Replicates of `statistic` under the hypothesis that the model fits. For a family, of
         `evidence`; there it is empty with null="spectral".
@@ -56,7 +57,8 @@ class GofResult:
     n_train : int
         Number of samples that slices, or locations, were found on.
     null : str
-        Null distribution: "wild", "bootstrap", "spectral", or one of a baseline.
+        Null distribution: "wild", "bootstrap", "spectral", "refits" for a fitted model, or one of a
+        baseline.
     engine : str
         How sums over pairs were computed; for a family, along slices.
     kernel : str
@@ -69,12 +71,18 @@ class GofResult:
     neighbour_correlation : float
         For samples taken as independent: the largest correlation along a coordinate of
         neighbouring rows, as they were given, where it is more than chance; otherwise 0.
+    score_noise : float
+        Rounding error of scores in single precision, in standard errors of their mean, along the
+        worst coordinate. From 1 on it may matter. 0 for double precision.
     draws_needed : int
-        About the number of draws that a verdict needs, for chains that are too short to tell; 0
-        where there are enough.
+        About the number of draws that a verdict needs, for chains that are too short to tell, and
+        for weighted samples that are too few; 0 where there are enough.
     effective_draws : float
         For chains, the number of independent draws that are worth as much along the slowest
-        direction; for independent samples, their number.
+        direction; for independent samples, their number, with importance weights the effective one.
+    weighted : bool
+        Whether the samples had importance weights. What the result tells about samples (`effects`,
+        `explain`, `plot`) is then about some of them that stand for all without weights.
     chains : ChainReport or None
         For chains: `chains`, a record for each (label, draws, effective draws, p-value alone,
         p-value that it differs from the others), `different`, the labels of those that differ,
@@ -105,6 +113,10 @@ class GofResult:
         Names of the coordinates, where the samples had names of columns, as a data frame has.
     tolerated : Tolerated or None
         Whether the effects are within the `tolerance` of the test, if it had one.
+    fitted : Fitted or None
+        For a test with `fit`: the fitted `model`, `n_fit`, the number of samples it was fitted to,
+        `n_refits`, `n_failed` and the `errors` of refits that failed. See
+        `fastsksd.procedure.fitted`.
 
     See Also
     --------
@@ -136,8 +148,10 @@ class GofResult:
     method: str
     lag: float = 1.0
     neighbour_correlation: float = 0.0
+    score_noise: float = 0.0
     draws_needed: int = 0
     effective_draws: float = float("nan")
+    weighted: bool = False
     chains: ChainReport | None = None
     locations: Array | None = None
     n_model: int = 0
@@ -148,6 +162,7 @@ class GofResult:
     timings: dict[str, float] = field(default_factory=dict)
     names: tuple[str, ...] | None = None
     tolerated: Tolerated | None = None
+    fitted: Fitted | None = None
     _whole: Samples | None = None
     _stretch: slice | None = None
     _chain: np.ndarray | None = None
@@ -209,6 +224,47 @@ class GofResult:
 
         return effects_of(self)
 
+    def discrepancy_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Confidence interval of the discrepancy along `slices`, whose estimates add up to it.
+
+        For one set of slices that is `statistic`. For a family the slices are those of its
+        strongest set: the intervals of all sets hold at once, so that the choice does no harm.
+
+        Parameters
+        ----------
+        level : float
+            Confidence of the interval.
+
+        Returns
+        -------
+        (float, float)
+            The ends, which are not below 0; NaN where chains are too short to tell.
+
+        Raises
+        ------
+        ValueError
+            If the result holds no samples, like those of `gof_stream` and `gof_batch`, or if the
+            method has no slices.
+
+        Notes
+        -----
+        Far from 0 the estimate is asymptotically normal, near 0 it is degenerate. The interval
+        holds for both, see `fastsksd.procedure.u_statistics`; near 0 it is conservative. An
+        interval that begins at 0 does not mean that the model fits, as the p-value sees more.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsksd as fs
+        >>> x = np.random.default_rng(0).standard_normal((500, 2)) * [0.5, 1.0]
+        >>> result = fs.gof_test(x, np.negative, slices=(np.eye(2), np.eye(2)), rng=0)
+        >>> low, high = result.discrepancy_interval()
+        >>> bool(0 < low < result.statistic < high)
+        True
+        """
+        from .comparison import discrepancy_interval
+
+        return discrepancy_interval(self, level)
+
     @property
     def verdict(self) -> str:
         """The outcome at level 0.05 in a few words."""
@@ -225,7 +281,8 @@ class GofResult:
         Returns
         -------
         str
-            "rejected", "not rejected", or "too short to tell" with the number of draws needed.
+            "rejected", "not rejected", or the number of draws needed: "too short to tell: ..." of
+            chains, and "too few to tell: ..." of weighted samples.
 
         Examples
         --------
@@ -235,7 +292,8 @@ class GofResult:
         'too short to tell'
         """
         if self.draws_needed:
-            return f"too short to tell: about {self.draws_needed} draws needed"
+            lacking = "few" if self.weighted else "short"
+            return f"too {lacking} to tell: about {self.draws_needed} draws needed"
         return "rejected" if self.reject(alpha) else "not rejected"
 
     def explain(

@@ -38,6 +38,7 @@ from ._validate import (
     Option,
     check_choice,
     check_number,
+    check_samples,
     evaluate_score,
     score_is_array,
 )
@@ -468,6 +469,7 @@ def score_difference(
     """
     if not isinstance(debias, (bool, np.bool_)):
         raise ArgumentTypeError("debias", f"must be True or False, not {type(debias).__name__}")
+    x = check_samples(x, min_rows=2)
     if isinstance(estimator, ScoreDifference):
         if not np.array_equal(estimator.x, x):
             raise ArgumentError("estimator", "was made from other samples than ", Option("x"))

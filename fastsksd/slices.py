@@ -27,6 +27,7 @@ from ._validate import (
     check_unit_rows,
     counted,
     frozen,
+    real_array,
 )
 from .compute.eigen import symmetric_eigenvectors, top_eigenpairs
 from .compute.linalg import product
@@ -89,7 +90,7 @@ class Slices:
         for name in ("r_values", "g_values", "g_gaps"):
             values = getattr(self, name)
             if values is not None:
-                values = np.asarray(values, dtype=float)
+                values = real_array(name, values)
                 if values.shape != (r.shape[0],):
                     raise ArgumentError(
                         name,
@@ -128,7 +129,11 @@ def as_slices(slices: SlicesLike, d: int) -> Slices:
             raise ArgumentTypeError(
                 "slices", f"must be a Slices object or a pair (r, g); got {type(slices).__name__}"
             )
-        slices = Slices(*slices)  # type: ignore[arg-type]
+        try:
+            slices = Slices(*slices)  # type: ignore[arg-type]
+        except (ArgumentError, ArgumentTypeError) as error:
+            kind = type(error)
+            raise kind("slices", "is a pair (r, g) in which ", str(error).rstrip(".")) from error
     if slices.d != d:
         raise ArgumentError(
             "slices",

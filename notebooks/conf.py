@@ -6,7 +6,8 @@ project = "fastsksd"
 copyright = "2026, the fastsksd developers"
 version = release = fastsksd.__version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
-exclude_patterns = ["**.ipynb_checkpoints", "studies"]
+# `fastsksd reproduce NAME --out notebooks/paper` leaves a report of its own beside the page.
+exclude_patterns = ["**.ipynb_checkpoints", "studies", "paper/[!i]*.md", "paper/ica.md"]
 
 # Pages in Markdown. Headings can be linked to, as on most code hosts.
 myst_heading_anchors = 3

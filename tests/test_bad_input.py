@@ -305,7 +305,7 @@ OTHERS = {
     "bandwidths of another number": (
         lambda: fs.sksd(X, -X, SLICES, kernel=fs.RBF([1.0, 2.0])),
         ValueError,
-        "`bandwidth` has 2 values",
+        "`kernel` has 2 bandwidths but there are 3 slices",
     ),
     "ksd with many bandwidths": (
         lambda: fs.ksd(X, -X, kernel=fs.RBF([1.0, 2.0])),
@@ -496,3 +496,11 @@ def test_one_dimension_works():
     x = models.Gaussian(0.0, 1.0).sample(200, rng=0)
     result = fs.gof_test(x, np.negative, n_resamples=99, rng=0)
     assert len(result.slices) == 1 and result.pvalue > 0.01
+
+
+def test_too_little_memory_is_no_fault_of_the_score():
+    def hungry(x):
+        raise MemoryError("no room")
+
+    with pytest.raises(MemoryError, match="no room"):
+        fs.gof_test(X, hungry, n_resamples=10)

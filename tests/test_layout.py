@@ -18,7 +18,7 @@ FLOORS = [
     ("models", "score_difference", "slices", "refine", "discrepancy"),
     ("procedure",),
     ("baselines",),
-    ("report", "plot", "result", "effects"),
+    ("report", "plot", "result", "effects", "comparison"),
     ("gof",),
     ("scale",),
     ("interop", "learning"),
@@ -28,7 +28,9 @@ FLOORS = [
 # Imports inside a function that point up, each for a reason.
 UPWARD = {
     # A Dask array is tested where it lies.
-    ("gof", "scale.cluster")
+    ("gof", "scale.cluster"),
+    # Refits of a fitted model run in processes.
+    ("gof", "scale.refits"),
 }
 
 

@@ -291,7 +291,7 @@ BAD = {
     "bandwidths of another number": (
         dict(kernel=fs.RBF([1.0, 2.0])),
         ValueError,
-        "`bandwidth` has 2 values but there are 3 slices",
+        "`kernel` has 2 bandwidths but there are 3 slices",
     ),
     "overflow": (dict(score=1e200 * X), ValueError, "no longer finite in minibatch 1 of epoch 1"),
     "slices of another dimension": (

@@ -25,6 +25,8 @@ class Task(NamedTuple):
     ----------
     x, scores : (n, d) arrays
         A method that needs no scores has None for them.
+    typical : (n', d) array
+        Samples without importance weights, for bandwidths; all of them where there are none.
     training : Samples or None
     score : array, callable or model
         The model as the user gave it.
@@ -39,6 +41,7 @@ class Task(NamedTuple):
 
     x: Array
     scores: Array
+    typical: Array
     training: Samples | None
     score: Score
     kernel: Kernel
@@ -77,6 +80,8 @@ class Baseline:
         Whether single samples have contributions, see `pair_terms`.
     exact_tail : bool
         Whether null="spectral" is the limit distribution itself, to any depth.
+    takes_weights : bool
+        Whether samples may have importance weights.
     """
 
     name = ""
@@ -88,6 +93,7 @@ class Baseline:
     has_kernel = True
     explicable = False
     exact_tail = True
+    takes_weights = False
 
     @property
     def trained(self) -> bool:
@@ -127,11 +133,17 @@ class Baseline:
         weights = None
         if plan.null in ("wild", "bootstrap"):
             weights = Weights(
-                plan.null, part.n, plan.n_resamples, stretch=samples.stretch, rng=plan.rng
+                plan.null,
+                part.n,
+                plan.n_resamples,
+                stretch=samples.stretch,
+                importance=samples.weights,
+                rng=plan.rng,
             )
         task = Task(
             samples.x,
             cast(Array, samples.scores),
+            samples.typical.x,
             part.training,
             split.score,
             plan.kernel,
@@ -231,7 +243,15 @@ def samples_of_model(
             Option("method", method),
             f"; got {type(model).__name__}",
         )
-    drawn = model.sample(count, rng=rng)
+    try:
+        drawn = model.sample(count, rng=rng)
+    except NotImplementedError as error:
+        raise ArgumentError(
+            "score",
+            "must be a model that can be sampled for ",
+            Option("method", method),
+            f": {error}",
+        ) from error
     return check_samples(drawn, "score.sample", min_rows=count, d=d)
 
 

@@ -12,7 +12,7 @@ from ..kernels import KERNELS
 from ..procedure.evaluate import evaluate_pairs
 from ..procedure.evaluation import Outcome
 from ..procedure.split import Samples
-from .base import Baseline, Task
+from .base import Baseline, Task, one_bandwidth
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +42,11 @@ class KSD(Baseline):
     name = "ksd"
     title = "KSD"
     explicable = True
+    takes_weights = True
 
     def measure(self, task: Task, prepared: Any) -> Outcome:
-        pairs, h = ksd_pairs(task.x, task.scores, task.kernel)
+        kernel = type(task.kernel)(one_bandwidth(task.kernel, task.typical, "KSD"))
+        pairs, h = ksd_pairs(task.x, task.scores, kernel)
         return Outcome([evaluate_pairs("ksd", pairs, h, task.null, task.weights)], task.lag)
 
     def pair_terms(self, result: Any, samples: Samples) -> PairEngine | None:

@@ -75,6 +75,7 @@ class KSDAgg(KSD):
     nulls = ("wild",)
     has_kernel = False
     is_family = True
+    takes_weights = True
 
     def __post_init__(self) -> None:
         for field in ("n_widths", "n_quantile", "n_level"):
@@ -87,7 +88,7 @@ class KSDAgg(KSD):
 
     def measure(self, task: Task, prepared: Any) -> Outcome:
         members = []
-        for h in widths(task.x, self.n_widths):
+        for h in widths(task.typical, self.n_widths):
             pairs, _ = ksd_pairs(task.x, task.scores, IMQ(h))
             name = f"width {h:.3g}"
             members.append(evaluate_pairs(name, pairs, h, task.null, task.weights))

@@ -67,6 +67,7 @@ class PSD(Baseline):
     width_name = "degree"
     has_kernel = False
     explicable = True
+    takes_weights = True
 
     def __post_init__(self) -> None:
         check_integer("degree", self.degree, 1, 10)

@@ -1,4 +1,4 @@
-"""The command line: ``fastsksd test``, ``demo``, ``info``, ``bench`` and ``reproduce``."""
+"""The command line: ``fastsksd test``, ``demo``, ``info``, ``bench``, ``reproduce``, ``report``."""
 
 from .main import main
 

@@ -105,7 +105,7 @@ def _npy(path: str, key: str | None, columns: str | Sequence[int] | None) -> Sou
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise _unreadable(path, ".npy", error) from error
-    return _array_source(path, array, columns)
+    return array_source(path, array, columns)
 
 
 def _npz(path: str, key: str | None, columns: str | Sequence[int] | None) -> Source:
@@ -125,7 +125,7 @@ def _npz(path: str, key: str | None, columns: str | Sequence[int] | None) -> Sou
         raise FileError(
             f"{path}: {missing}; name one, as in {path}:{found[0]} (there are {listing(found)})"
         )
-    return _array_source(f"{path}:{key}", array, columns)
+    return array_source(f"{path}:{key}", array, columns)
 
 
 def _check_start(path: str, kind: str, start: bytes) -> None:
@@ -143,7 +143,9 @@ def _unreadable(path: str, kind: str, error: Exception) -> FileError:
     return FileError(f"{path}: can't be read as {kind}: {error}")
 
 
-def _array_source(path: str, array: np.ndarray, columns: str | Sequence[int] | None) -> Source:
+def array_source(
+    path: str, array: np.ndarray, columns: str | Sequence[int] | None = None
+) -> Source:
     """Source of an array, which may be on disk."""
     names = array.dtype.names
     notes: tuple[str, ...] = ()
@@ -283,7 +285,7 @@ def open_draws(
         said = Shell({"idata": path}).said(error)
         raise FileError(said if said.startswith(f"{path}:") else f"{path}: {said}") from error
     samples, scores = (
-        _array_source(path, array, None)._replace(names=found.names, size=size)
+        array_source(path, array)._replace(names=found.names, size=size)
         for array in (found.x, found.score)
     )
     return samples, scores, found.chain, found.n_dropped

@@ -1,4 +1,5 @@
-"""The command line: ``fastsksd test``, ``demo``, ``info``, ``warmup``, ``bench``, ``reproduce``.
+"""The command line: ``fastsksd test``, ``compare``, ``demo``, ``info``, ``warmup``, ``bench``,
+``reproduce``, ``report``.
 
 Only parsers are here; the work is imported when it is asked for.
 """
@@ -6,6 +7,7 @@ Only parsers are here; the work is imported when it is asked for.
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import shlex
 import sys
@@ -16,13 +18,22 @@ from .._typing import EngineName, Null
 from .._version import __version__
 from ..baselines import METHODS
 from ..kernels import KERNELS
+from .compare_parser import add_compare
 
 
 def count(text: str) -> int:
-    """A positive number, from a flag."""
+    """A positive whole number, from a flag."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def positive(text: str) -> float:
+    """A positive number that may have a fraction, from a flag."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError("must be positive")
     return value
 
 
@@ -68,21 +79,29 @@ examples:
     fastsksd test draws.csv --columns alpha,beta \\
         --model gaussian --mean 0,1 --cov 2 --lag auto
 
+  Draws of a posterior of a local posterior database, whose Stan model BridgeStan
+  compiles; without a file, its reference draws:
+    fastsksd test --posteriordb posteriordb eight_schools-eight_schools_centered \\
+        draws.csv
+
   For a script, and a page to look at:
     fastsksd test draws.npz:x --scores draws.npz:score --json --html report.html
 
 exit code: 0 when the model is not rejected, 1 when it is, 2 for an error, 3 when
-chains are too short to tell.
+chains are too short, or effective samples too few, to tell.
 
 The density of the model must be on all of R^d: transform bounded variables (a
 variance, a probability) first, with the Jacobian in the score. The very first
 run compiles for about 10 seconds; `fastsksd warmup` does that beforehand.
 """
-_USAGE = "fastsksd test SAMPLES (--scores FILE | --score MODULE:FUNCTION | --model NAME) [options]"
+_USAGE = """\
+fastsksd test SAMPLES (--scores FILE | --score MODULE:FUNCTION | --model NAME) [options]
+       fastsksd test --posteriordb PATH POSTERIOR [SAMPLES] [options]"""
 # Flag and its settings, in groups.
 _WHAT: dict[str, dict[str, Any]] = {
     "samples": dict(
         metavar="SAMPLES",
+        nargs="?",
         help="file with a row for each sample: .npy, .npz (file.npz:name for one of several "
         "arrays), .csv, .tsv, .txt (with or without a line of names), .parquet, .nc (ArviZ)",
     ),
@@ -94,6 +113,11 @@ _WHAT: dict[str, dict[str, Any]] = {
         metavar="COLUMN",
         help="column with the chain of each row, for draws of Markov chains in their order, which "
         "are then tested with --lag auto; it is no coordinate (an .nc file knows its chains)",
+    ),
+    "--weights": dict(
+        metavar="COLUMN",
+        help="column with the importance weight of each row, for particles and importance samples; "
+        "it is no coordinate",
     ),
     "--drop-nan": dict(
         action="store_true",
@@ -123,6 +147,16 @@ _AGAINST: dict[str, dict[str, Any]] = {
         '.json file like {"model": "mixture", "weights": [0.5, 0.5], "means": [[-1], [1]], '
         '"covs": 1} (also ica, rbm)',
     ),
+    "--fit": dict(
+        metavar="NAME",
+        help="fit the model to the samples themselves, and refit it to samples of the fitted one: "
+        "gaussian, laplace, student-t, ica, or MODULE:FUNCTION from samples to a model with .score "
+        "and .sample; also file.py:function",
+    ),
+    "--jobs": dict(type=count, metavar="N", help="processes of --fit (default: none)"),
+    "--checkpoint": dict(
+        metavar="FILE", help="file in which --fit keeps its refits; the same command goes on"
+    ),
     "--mean": dict(
         help="mean of gaussian: a number, numbers separated by commas, or a file of them "
         "(default 0)"
@@ -137,6 +171,15 @@ _AGAINST: dict[str, dict[str, Any]] = {
         "like --mean"
     ),
     "--df": dict(help="degrees of freedom of student-t (default 5)"),
+}
+_DATABASE: dict[str, dict[str, Any]] = {
+    "--posteriordb": dict(
+        nargs=2,
+        metavar=("PATH", "POSTERIOR"),
+        help="a posterior of a local posterior database: SAMPLES are constrained draws, in columns "
+        "named as in Stan (theta[1] or theta.1); without them, the reference draws are tested. "
+        "BridgeStan compiles the model; --score takes its place where it can't",
+    )
 }
 _HOW: dict[str, dict[str, Any]] = {
     "--alpha": dict(
@@ -157,7 +200,9 @@ _HOW: dict[str, dict[str, Any]] = {
         help="null distribution; spectral gives p-values far below 1/1000 (default wild)",
     ),
     "--n-resamples": dict(
-        type=count, metavar="N", help="replicates of the null distribution (default 1000)"
+        type=count,
+        metavar="N",
+        help="replicates of the null distribution (default 1000; refits of --fit, default 199)",
     ),
     "--n-slices": dict(
         type=count,
@@ -208,8 +253,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.line = shlex.join(["fastsksd", *argv])
     try:
         return _COMMANDS[arguments.command](arguments)
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"\n{str(stop) or 'interrupted'}", file=sys.stderr)
         return 130
 
 
@@ -221,6 +266,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"fastsksd {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     _add_test(commands)
+    add_compare(commands, _WHAT | _HOW | _OUTPUT)
     demo = commands.add_parser(
         "demo", help="test a built-in model that fails along one hidden direction in 50 dimensions"
     )
@@ -258,6 +304,10 @@ def _parser() -> argparse.ArgumentParser:
         "--peers", action="store_true", help="the same work in JAX, which must be installed"
     )
     _add_reproduce(commands)
+    report = commands.add_parser(
+        "report", help="write a page from the results that studies left in a folder"
+    )
+    report.add_argument("folder", help="where `fastsksd reproduce` left them, finished or not")
     return parser
 
 
@@ -274,7 +324,7 @@ def _add_test(commands: Any) -> None:
     against = "against what (one of the first three; an .nc file may hold the gradients itself)"
     for title, flags in {
         "what to test": _WHAT,
-        against: _AGAINST,
+        against: _AGAINST | _DATABASE,
         "how (the defaults suit most problems)": _HOW,
         "output": _OUTPUT,
     }.items():
@@ -306,12 +356,23 @@ def _add_reproduce(commands: Any) -> None:
     reproduce.add_argument(
         "--resume", action="store_true", help="continue with what the folder holds"
     )
+    reproduce.add_argument(
+        "--minutes",
+        type=positive,
+        help="begin no trial after so many minutes (of each study); go on later with --resume",
+    )
 
 
 def _test(arguments: argparse.Namespace) -> int:
     from .test import run_test
 
     return run_test(arguments)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from .compare import run_compare
+
+    return run_compare(arguments)
 
 
 def _with_negatives(argv: Sequence[str]) -> list[str]:
@@ -405,6 +466,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
                     jobs=arguments.jobs,
                     client=client,
                     resume=arguments.resume,
+                    minutes=arguments.minutes,
                     progress=ProgressBar(name),
                 )
                 print(
@@ -418,11 +480,24 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _report(arguments: argparse.Namespace) -> int:
+    from ..experiments import RunError, write_page
+
+    try:
+        print(write_page(arguments.folder))
+    except (RunError, ImportError) as error:
+        print(f"fastsksd: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
 _COMMANDS = {
     "test": _test,
+    "compare": _compare,
     "demo": _demo,
     "info": _info,
     "warmup": _warmup,
     "bench": _bench,
     "reproduce": _reproduce,
+    "report": _report,
 }

@@ -17,6 +17,7 @@ import numpy as np
 
 from .._validate import OptionFormat
 from .._version import __version__
+from ..comparison import has_interval
 from ..effects import effects_of, has_effects
 from ..report.caveats import caveats_of
 from ..report.directions import direction, leading
@@ -111,6 +112,8 @@ def as_json(tested: Tested) -> str:
         "verdict": result.verdict_at(tested.alpha).partition(":")[0],
         "draws_needed": result.draws_needed,
         "effective_draws": result.effective_draws,
+        "weighted": result.weighted,
+        "score_noise": result.score_noise,
         "method": result.method,
         "null": result.null,
         "kernel": result.kernel,
@@ -126,13 +129,21 @@ def as_json(tested: Tested) -> str:
         "effects": effects_of(result, names=tested.names).to_dict()
         if has_effects(result)
         else None,
+        "discrepancy_interval": result.discrepancy_interval() if has_interval(result) else None,
         "tolerated": None if result.tolerated is None else result.tolerated._asdict(),
         "chains": _chains(result),
+        "fitted": _fitted(result),
         "members": [member._asdict() for member in result.members],
         "timings": result.timings | {"all": tested.seconds},
         "versions": _versions(),
     }
     return json.dumps(plain(content), indent=2, allow_nan=False)
+
+
+def _fitted(result: GofResult) -> dict[str, Any] | None:
+    if result.fitted is None:
+        return None
+    return {name: one for name, one in result.fitted._asdict().items() if name != "model"}
 
 
 def as_page(tested: Tested) -> str:
@@ -147,6 +158,11 @@ def as_page(tested: Tested) -> str:
     except ImportError as error:
         blocks.append(Text(f"No figures: {error}"))
     known = facts(result, tested.names)
+    if has_interval(result):
+        low, high = result.discrepancy_interval()
+        known["discrepancy"] = (
+            f"{result.slice_statistics.sum():.4g} along the slices, {low:.4g} to {high:.4g} (95%)"
+        )
     blocks += [
         Heading("In numbers"),
         Table(["", ""], [item for item in known.items() if item[0] != "verdict"]),

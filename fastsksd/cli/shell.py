@@ -22,11 +22,11 @@ OPTIONS = (
     "tolerance",
 )
 PARAMETERS = ("mean", "cov", "loc", "scale", "df")  # of models
-_RENAMED = {"on_divergence": "divergences", "var_names": "columns", "rng": "seed"}
-_FLAGS = {
-    name: f"--{name.replace('_', '-')}"
-    for name in (*OPTIONS, *PARAMETERS, "alpha", "bandwidth", "score", "chains")
-} | {name: f"--{flag}" for name, flag in _RENAMED.items()}
+_OTHERS = ("alpha", "bandwidth", "score", "chains", "weights", "fit", "checkpoint", "level")
+_RENAMED = {"on_divergence": "divergences", "var_names": "columns", "rng": "seed", "n_jobs": "jobs"}
+_FLAGS = {name: f"--{name.replace('_', '-')}" for name in (*OPTIONS, *PARAMETERS, *_OTHERS)} | {
+    name: f"--{flag}" for name, flag in _RENAMED.items()
+}
 
 
 class Shell:

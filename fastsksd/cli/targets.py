@@ -43,6 +43,50 @@ class TargetError(ValueError):
     """A score or model that can't be used; the message says what was asked for and why not."""
 
 
+FITS: dict[str, Any] = {
+    "gaussian": models.Gaussian.fit,
+    "laplace": models.Laplace.fit,
+    "student-t": models.StudentT.fit,
+    "ica": models.ICA.fit,
+}
+
+
+def load_fit(text: str) -> Any:
+    """Find what fits a model: the name of a model, or a function ``module:name``.
+
+    Parameters
+    ----------
+    text : str
+        What ``--fit`` says.
+
+    Returns
+    -------
+    callable
+
+    Raises
+    ------
+    TargetError
+        If there is no such function.
+
+    Examples
+    --------
+    >>> from fastsksd.cli.targets import load_fit
+    >>> load_fit("laplace")([[0.0], [1.0], [5.0]])
+    Laplace(d=1)
+    """
+    if text in FITS:
+        return FITS[text]
+    if ":" not in text:
+        raise TargetError(
+            f"--fit {text}: must be one of {', '.join(FITS)}, or module:function or "
+            "file.py:function"
+        )
+    value = _load("--fit", text)
+    if not callable(value):
+        raise TargetError(f"--fit {text}: is no function, but {type(value).__name__}")
+    return value
+
+
 def load_score(text: str) -> Any:
     """Import the score function ``module:name`` or ``file.py:name``.
 
@@ -68,19 +112,8 @@ def load_score(text: str) -> Any:
     >>> load_score("numpy:negative")
     <ufunc 'negative'>
     """
-    module_name, colon, name = text.rpartition(":")
-    if not colon or not module_name or not name:
-        hint = f"; for values in a file, --scores {text}" if is_file_name(text) else ""
-        raise TargetError(f"--score {text}: must be module:function or file.py:function{hint}")
-    module = _import(text, module_name)
-    value = module
-    for part in name.split("."):
-        try:
-            value = getattr(value, part)
-        except AttributeError:
-            raise TargetError(
-                f"--score {text}: {module_name} has no {name}{_candidates(module, name)}"
-            ) from None
+    value = _load("--score", text)
+    name = text.rpartition(":")[2]
     if isinstance(value, type):
         raise TargetError(
             f"--score {text}: {name} is a class; name an object of it, or a function x -> (n, d)"
@@ -93,7 +126,25 @@ def load_score(text: str) -> Any:
     return value
 
 
-def _import(text: str, name: str) -> ModuleType:
+def _load(flag: str, text: str) -> Any:
+    """What ``module:name`` names."""
+    module_name, colon, name = text.rpartition(":")
+    if not colon or not module_name or not name:
+        hint = f"; for values in a file, --scores {text}" if is_file_name(text) else ""
+        raise TargetError(f"{flag} {text}: must be module:function or file.py:function{hint}")
+    module = _import(f"{flag} {text}", module_name)
+    value: Any = module
+    for part in name.split("."):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            raise TargetError(
+                f"{flag} {text}: {module_name} has no {name}{_candidates(module, name)}"
+            ) from None
+    return value
+
+
+def _import(flag: str, name: str) -> ModuleType:
     sys.path.insert(0, os.getcwd())
     try:
         # The module may print, and may even end the program; neither belongs to the result.
@@ -101,7 +152,7 @@ def _import(text: str, name: str) -> ModuleType:
             if not name.endswith(".py"):
                 return importlib.import_module(name)
             if not os.path.isfile(name):
-                raise TargetError(f"--score {text}: there is no file {name}")
+                raise TargetError(f"{flag}: there is no file {name}")
             sys.path.insert(0, os.path.dirname(os.path.abspath(name)))
             # So that a file json.py does not become the module json.
             title = f"score_of_{os.path.splitext(os.path.basename(name))[0]}"
@@ -118,10 +169,10 @@ def _import(text: str, name: str) -> ModuleType:
             if own
             else f", which {name} imports"
         )
-        raise TargetError(f"--score {text}: there is no module {error.name}{where}") from error
+        raise TargetError(f"{flag}: there is no module {error.name}{where}") from error
     except (Exception, SystemExit) as error:
         raise TargetError(
-            f"--score {text}: importing {name} raised {type(error).__name__}: {error}"
+            f"{flag}: importing {name} raised {type(error).__name__}: {error}"
         ) from error
 
 

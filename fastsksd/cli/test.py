@@ -22,16 +22,19 @@ from ..engines.cuda import CudaUnavailable, DeviceOutOfMemory
 from ..gof import gof_test
 from ..kernels import KERNELS
 from ..result import GofResult
+from ..scale.refits import Refit
 from ..scale.streaming import gof_stream
 from .files import is_file_name, is_netcdf, open_draws, open_file
 from .output import Tested, as_json, as_page, as_words, check_page
 from .shell import OPTIONS, PARAMETERS, Shell
 from .sources import FileError, Source, finite_rows, plural, read_all, read_blocks
-from .targets import load_score, make_model
+from .targets import load_fit, load_score, make_model
 
 LARGE = 2**25  # bytes from which on a file is read as a stream
 SLOW = 2**24  # numbers from which on the test of a family takes about half a minute
 _BLOCK_BYTES = 2**22  # of numbers read at a time
+# Options that name a column of the file, and what it holds.
+_BESIDE = {"chains": "a label", "weights": "a number"}
 # Values that options may have for a stream.
 _STREAMED = {
     "method": ("sksd",),
@@ -49,11 +52,12 @@ def run_test(arguments: Namespace) -> int:
     """Carry out ``fastsksd test``.
 
     Returns the exit code: 0 when the model is not rejected, 1 when it is, 2 for an error, 3 when
-    chains are too short to tell.
+    chains are too short, or effective samples too few, to tell.
     """
-    shell = Shell(
-        {"x": arguments.samples, "chunks": arguments.samples, "score": _target(arguments)}
-    )
+    samples = _samples(arguments)
+    files = dict.fromkeys(("x", "chunks", "samples", "idata"), samples)
+    files |= {"score": _target(arguments), "name": "--posteriordb"}
+    shell = Shell(files)
     try:
         # A user's function may print, and may even end the program; neither belongs to the result.
         with contextlib.redirect_stdout(sys.stderr):
@@ -66,18 +70,26 @@ def run_test(arguments: Namespace) -> int:
     except (Exception, SystemExit) as error:
         if arguments.debug:
             raise
-        print(f"fastsksd: {_message(error, arguments.samples, shell)}", file=sys.stderr)
+        print(f"fastsksd: {message(error, samples, shell)}", file=sys.stderr)
         return 2
+
+
+def _samples(arguments: Namespace) -> str:
+    """What is tested, as the user wrote it."""
+    if arguments.samples is None and arguments.posteriordb is not None:
+        return f"--posteriordb {' '.join(arguments.posteriordb)}"
+    return arguments.samples or "SAMPLES"
 
 
 def _target(arguments: Namespace) -> str:
     """What the samples are tested against, as the user wrote it."""
-    if arguments.model is not None:
-        return f"--model {arguments.model}"
+    for name in ("model", "fit"):
+        if getattr(arguments, name) is not None:
+            return f"--{name} {getattr(arguments, name)}"
     return arguments.scores or " ".join(filter(None, ["--score", arguments.score]))
 
 
-def _message(error: BaseException, samples: str, shell: Shell) -> str:
+def message(error: BaseException, samples: str, shell: Shell) -> str:
     """What was wrong, in one line."""
     if isinstance(error, SystemExit):
         return f"the score function ended the program (SystemExit: {error})"
@@ -110,7 +122,12 @@ class Job:
         self.score: Any = None
         self.against: str = ""
         self.sources: list[Source] = []
-        if is_netcdf(arguments.samples):
+        self.beside: list[str] = []  # options that the last sources are columns of
+        if arguments.posteriordb is not None:
+            self._open_posterior()
+        elif arguments.samples is None:
+            raise CommandError("give a file of samples; fastsksd test --help shows how")
+        elif is_netcdf(arguments.samples):
             self._open_draws()
         else:
             self._open_files()
@@ -137,21 +154,25 @@ class Job:
             raise CommandError("--divergences is for .nc files, which say what draws diverged")
         self._check_target(needed=True)
         path, columns = self.arguments.samples, self.arguments.columns
-        labels = None
-        if self.arguments.chains is not None:
-            labels = open_file(path, self.arguments.chains)
-            if len(labels.columns) > 1:
-                raise CommandError("--chains must name one column, with a label for every row")
-            if columns is None:
-                columns = [k for k in range(labels.width) if k != labels.columns[0]]
+        self.beside = [name for name in _BESIDE if getattr(self.arguments, name) is not None]
+        beside = [self._beside(path, name) for name in self.beside]
+        if beside and columns is None:
+            taken = [one.columns[0] for one in beside]
+            columns = [k for k in range(beside[0].width) if k not in taken]
         self.sources = [open_file(path, columns)]
         if self.arguments.scores is not None:
             self.sources.append(self._scores())
             self.against = f"the scores in {self.arguments.scores}"
         else:
             self.score, self.against = self._function()
-        if labels is not None:
-            self.sources.append(labels)
+        self.sources += beside
+
+    def _beside(self, path: str, name: str) -> Source:
+        """The column that the option `name` names."""
+        source = open_file(path, getattr(self.arguments, name))
+        if len(source.columns) > 1:
+            raise CommandError(f"--{name} must name one column, with {_BESIDE[name]} for every row")
+        return source
 
     def _open_draws(self) -> None:
         """Draws of a sampler, with the gradients it stored, or against what is given.
@@ -161,6 +182,10 @@ class Job:
         arguments = self.arguments
         if arguments.chains is not None:
             raise CommandError("--chains is for files of rows; an .nc file knows its chains")
+        if arguments.weights is not None:
+            raise CommandError("--weights is for files of rows, not for .nc files")
+        if arguments.fit is not None:
+            raise CommandError("--fit is for independent samples, and .nc files hold chains")
         self._check_target(needed=False)
         options = dict(divergences=arguments.divergences or "error", drop=arguments.drop_nan)
         values = self._scores_of_draws() if arguments.scores is not None else None
@@ -175,10 +200,49 @@ class Job:
             self.against = f"the scores in {arguments.scores}"
         else:
             self.against = "the gradients that the sampler stored"
+        self._take_as_chains(chain)
+
+    def _open_posterior(self) -> None:
+        """Draws of a posterior of a database, against its model."""
+        from .database import open_posterior
+
+        arguments = self.arguments
+        if arguments.weights is not None:
+            raise CommandError("--weights does not go with --posteriordb")
+        for name in ("scores", "model"):
+            if getattr(arguments, name) is not None:
+                raise CommandError(
+                    f"--{name} does not go with --posteriordb, whose model is in Stan; --score "
+                    "MODULE:FUNCTION may take its place"
+                )
+        self._check_target(needed=False)
+        from_rows = arguments.samples is not None and not is_netcdf(arguments.samples)
+        if arguments.chains is not None and not from_rows:
+            raise CommandError("--chains is for files of rows; these draws know their chains")
+        if arguments.divergences is not None and (from_rows or arguments.samples is None):
+            raise CommandError("--divergences is for .nc files, which say what draws diverged")
+        score, self.against = None, f"the Stan model of {arguments.posteriordb[1]}"
+        if arguments.score is not None:
+            score, self.against = self._function()
+        *self.sources, chain, self.dropped = open_posterior(
+            tuple(arguments.posteriordb),
+            arguments.samples,
+            score=score,
+            parameters=arguments.columns,
+            chains=arguments.chains,
+            divergences=arguments.divergences or "error",
+            drop=arguments.drop_nan,
+            progress=not arguments.quiet,
+        )
+        if chain is not None:
+            self._take_as_chains(chain)
+
+    def _take_as_chains(self, chain: np.ndarray) -> None:
+        """Test draws as those of chains, if the other options allow it."""
         if (
             "method" not in self.options
             and self.options.get("null", "wild") == "wild"
-            and not arguments.stream
+            and not self.arguments.stream
         ):
             self.options["chains"] = chain
             if "lag" not in self.options:
@@ -208,15 +272,18 @@ class Job:
         """One thing to test against, and no flag of another."""
         given = [
             f"--{name}"
-            for name in ("scores", "score", "model")
+            for name in ("scores", "score", "model", "fit")
             if getattr(self.arguments, name) is not None
         ]
         if len(given) > 1 or (needed and not given):
             what = "give" if not given else f"{' and '.join(given)} are given; choose"
             raise CommandError(
-                f"{what} one of --scores FILE, --score MODULE:FUNCTION or --model NAME, to say "
-                "what the samples are tested against"
+                f"{what} one of --scores FILE, --score MODULE:FUNCTION, --model NAME or --fit "
+                "NAME, to say what the samples are tested against"
             )
+        for flag in ("jobs", "checkpoint"):
+            if getattr(self.arguments, flag) is not None and self.arguments.fit is None:
+                raise CommandError(f"--{flag} is for --fit, which is not given")
         stray = [name for name in PARAMETERS if getattr(self.arguments, name) is not None]
         if stray and self.arguments.model is None:
             raise CommandError(f"--{stray[0]} is a parameter of --model, which is not given")
@@ -226,6 +293,18 @@ class Job:
         arguments = self.arguments
         if arguments.score is not None:
             return load_score(arguments.score), f"the score function {arguments.score}"
+        if arguments.fit is not None:
+            if (arguments.jobs or 1) > 1 and ".py:" in arguments.fit:
+                raise CommandError(
+                    f"--jobs: other processes can't import {arguments.fit}; give MODULE:FUNCTION"
+                )
+            self.options["fit"] = Refit(
+                load_fit(arguments.fit),
+                n_jobs=arguments.jobs,
+                checkpoint=arguments.checkpoint,
+                progress=not arguments.quiet,
+            )
+            return None, f"a model fitted by {arguments.fit}"
         parameters = {name: getattr(arguments, name) for name in PARAMETERS}
         model = make_model(arguments.model, self.d, parameters)
         return model, f"the model {model!r}"
@@ -249,7 +328,7 @@ class Job:
 
     def _streams(self) -> bool:
         """Whether the file is read as a stream."""
-        wanted, path = self.arguments.stream, self.arguments.samples
+        wanted, path = self.arguments.stream, self.sources[0].path
         conflict = self._unstreamable()
         if wanted and conflict:
             raise CommandError(
@@ -273,8 +352,10 @@ class Job:
 
     def _unstreamable(self) -> str | None:
         """The first of the options that a stream can't have."""
-        if self.arguments.chains is not None:
-            return f"--chains {self.arguments.chains}"
+        if self.arguments.fit is not None:
+            return f"--fit {self.arguments.fit}"
+        for name in self.beside:
+            return f"--{name} {getattr(self.arguments, name)}"
         if "chains" in self.options and "lag" not in self.options:
             return "--lag auto"
         for name, allowed in _STREAMED.items():
@@ -323,9 +404,9 @@ class Job:
         kept, dropped = finite_rows(self.sources, arrays, drop=self.arguments.drop_nan)
         self.dropped += dropped
         self.n = kept[0].shape[0]
-        if self.arguments.chains is not None:
-            self.options["chains"] = kept[-1][:, 0]
-        score = kept[1] if self.score is None else self.score
+        for name, values in zip(self.beside, kept[len(kept) - len(self.beside) :], strict=True):
+            self.options[name] = values[:, 0]
+        score = self.score if self.score is not None or "fit" in self.options else kept[1]
         if self.n * self.d > SLOW and not {"n_slices", "basis", "method"} & set(self.options):
             self.note(
                 "the default test of so many samples takes half a minute or more; "
@@ -344,7 +425,7 @@ class Job:
         if self.arguments.quiet or not shown:
             yield lambda fraction: None
             return
-        bar = ProgressBar(f"{Path(self.arguments.samples).name}, percent read", first=0)
+        bar = ProgressBar(f"{Path(self.sources[0].path).name}, percent read", first=0)
         yield lambda fraction: bar(int(100 * fraction), 100) if fraction < 1 else None
         bar(100, 100)
 

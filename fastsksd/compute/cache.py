@@ -3,18 +3,28 @@
 Numba's own cache has an index for each function. Two processes that compile a function for
 different types at once may both write entry 1, and the index of one then names the code of the
 other. Here every entry is a file of its own, named after the types and the machine it is for.
+
+Code is kept beside the package; where that can't be written to, among the caches of the user; and
+where there is no home either, in a folder of the user in the place for temporary files.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
+import stat
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core import caching
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
+
+# Its name had an underscore once.
+_UserWide: Any = getattr(caching, "UserWideCacheLocator", None) or caching._UserWideCacheLocator
 
 
 class CacheWarning(UserWarning):
@@ -46,8 +56,43 @@ class EntryFiles(IndexDataCacheFile):
         return f"{Path(self._index_name).stem}.{digest}.nbc"
 
 
+class TemporaryFolder(_UserWide):
+    """A place among temporary files, for a package that is read only and a user without a home.
+
+    What is loaded from it is executed, so the folder must belong to this user, and no other may
+    write to it.
+    """
+
+    def __init__(self, function: Any, file: str) -> None:
+        super().__init__(function, file)
+        self.folder = Path(tempfile.gettempdir()) / f"fastsksd-code-{_user()}"
+        self._cache_path = str(self.folder / Path(self._cache_path).name)
+
+    def ensure_cache_path(self) -> None:
+        """Make the folder, or raise an OSError where it is not this user's alone."""
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        status = self.folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or (
+            hasattr(os, "getuid") and (status.st_uid != _user() or status.st_mode & 0o022)
+        ):
+            raise PermissionError(f"{self.folder} is not a folder of this user alone")
+        super().ensure_cache_path()
+
+
+def _user() -> int:
+    return os.getuid() if hasattr(os, "getuid") else 0
+
+
+class Places(CompileResultCacheImpl):
+    """Where code may be kept: Numba's places, then the temporary one."""
+
+    _locator_classes = [*CompileResultCacheImpl._locator_classes, TemporaryFolder]  # noqa: RUF012
+
+
 class CodeCache(FunctionCache):
     """The cache of one function."""
+
+    _impl_class = Places
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
@@ -91,7 +136,7 @@ def _warn(what: str, error: Exception) -> None:
 def keep(dispatcher: Any) -> Any:
     """Let a compiled function keep its code on disk, where there is a place for it."""
     if hasattr(dispatcher, "py_func"):  # a plain function where NUMBA_DISABLE_JIT is set
-        # Neither the package's folder nor the user's can be written to.
+        # No place can be written to.
         with contextlib.suppress(RuntimeError):
             dispatcher._cache = CodeCache(dispatcher.py_func)
     return dispatcher

@@ -79,11 +79,14 @@ class FeatureMap:
         """Number of features."""
         return self.coefficients.size
 
-    def group_sums(self, x: Array, s: Array, edges: np.ndarray) -> tuple[Array, Array]:
+    def group_sums(
+        self, x: Array, s: Array, edges: np.ndarray, weights: Array | None = None
+    ) -> tuple[Array, Array]:
         """Sums of the features of samples and scores (n, d) over groups, (groups, size).
 
         Group k has the samples from ``edges[k]`` to ``edges[k + 1]``. Also the numbers for the
-        terms i = i, (own_size,), summed over all samples.
+        terms i = i, (own_size,), summed over all samples. Importance weights (n,) are factors of
+        the features.
         """
         raise NotImplementedError
 

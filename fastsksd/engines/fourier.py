@@ -355,10 +355,14 @@ class SliceFeatures(FeatureMap):
         self.coefficients = self.layout.coefficients
         self.own_size = len(series)
 
-    def group_sums(self, x: Array, s: Array, edges: np.ndarray) -> tuple[Array, Array]:
+    def group_sums(
+        self, x: Array, s: Array, edges: np.ndarray, weights: Array | None = None
+    ) -> tuple[Array, Array]:
         """Sums of the features over groups, and the sum of the terms i = i of each slice."""
         y = (product(self.g, x) - self.reach.centre[:, None]) / self.h[:, None]
         y, s, inside = self._faded(y, product(self.r, s))
+        if weights is not None:
+            inside *= weights
         sums = np.zeros((edges.size - 1, self.size))
         for first in range(0, y.shape[1], _BLOCK):
             last = min(first + _BLOCK, y.shape[1])

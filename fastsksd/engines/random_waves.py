@@ -43,14 +43,19 @@ class WaveFeatures(FeatureMap):
         count, self.own_size = waves.shape
         self.coefficients = np.full(2 * waves.size, 1.0 / count)
 
-    def group_sums(self, x: Array, s: Array, edges: np.ndarray) -> tuple[Array, Array]:
+    def group_sums(
+        self, x: Array, s: Array, edges: np.ndarray, weights: Array | None = None
+    ) -> tuple[Array, Array]:
         """Sums over groups, and what the terms i = i have of each coordinate."""
+        w = np.ones(len(x)) if weights is None else weights
         # Of a few long groups every thread has a part.
         fine = np.union1d(edges, np.arange(0, x.shape[0], _STRIP)) if len(edges) < 9 else edges
-        sums = _wave_sums(x, s, self.waves, fine).reshape(len(fine) - 1, -1)
+        sums = _wave_sums(x, s, w, self.waves, fine).reshape(len(fine) - 1, -1)
         if len(fine) > len(edges):
             sums = np.add.reduceat(sums, np.searchsorted(fine, edges[:-1]), axis=0)
-        return sums, np.einsum("nd,nd->d", s, s) + x.shape[0] * (self.waves**2).mean(axis=0)
+        if weights is not None:
+            s = s * weights[:, None]
+        return sums, np.einsum("nd,nd->d", s, s) + (w @ w) * (self.waves**2).mean(axis=0)
 
     def pair_sums(self, total: Array, own: Array, n: int) -> Array:
         """The sum over pairs."""
@@ -63,7 +68,7 @@ class WaveFeatures(FeatureMap):
 
 
 @parallel
-def _wave_sums(x, s, waves, edges):
+def _wave_sums(x, s, w, waves, edges):
     groups = edges.size - 1
     count, d = waves.shape
     sums = np.zeros((groups, 2, count, d))
@@ -71,9 +76,8 @@ def _wave_sums(x, s, waves, edges):
         for i in range(edges[g], edges[g + 1]):
             for r in range(count):
                 angle = dot(x[i], waves[r])
-                _add_wave(
-                    s[i], waves[r], math.cos(angle), math.sin(angle), sums[g, 0, r], sums[g, 1, r]
-                )
+                cos, sin = w[i] * math.cos(angle), w[i] * math.sin(angle)
+                _add_wave(s[i], waves[r], cos, sin, sums[g, 0, r], sums[g, 1, r])
     return sums
 
 
@@ -103,27 +107,36 @@ class LinearFeatures(FeatureMap):
             self.own_size = 1 + d + d * d
             self.coefficients = np.full(most, 1.0 / most)
 
-    def group_sums(self, x: Array, s: Array, edges: np.ndarray) -> tuple[Array, Array]:
+    def group_sums(
+        self, x: Array, s: Array, edges: np.ndarray, weights: Array | None = None
+    ) -> tuple[Array, Array]:
         """Sums over groups, and numbers for the terms i = i."""
-        n, d = x.shape
+        d = x.shape[1]
+        w = np.ones(len(x)) if weights is None else weights
         sums = np.empty((len(edges) - 1, self.size))
+        if weights is None:
+            weighted = x
+        else:
+            s, weighted = s * w[:, None], x * w[:, None]
         own = (
             np.einsum("nd,n->d", s**2, np.einsum("nd,nd->n", x, x))
-            + 2.0 * np.einsum("nd,nd->d", s, x)
-            + n
+            + 2.0 * np.einsum("nd,nd->d", s, weighted)
+            + w @ w
         )
         groups = [slice(*pair) for pair in pairwise(edges.tolist())]
         if self.signs is None:
             for g, part in enumerate(groups):
                 sums[g] = product(s[part].T, x[part].T).ravel()
-                sums[g, :: d + 1] += part.stop - part.start
+                sums[g, :: d + 1] += w[part].sum()
             return sums, own
         inner, lengths = np.einsum("rd,rd->r", *self.signs), 0.0
         for g, part in enumerate(groups):
-            features = product(s[part], self.signs[0]) * product(x[part], self.signs[1]) + inner
+            features = product(s[part], self.signs[0]) * product(x[part], self.signs[1])
+            features += np.outer(w[part], inner)
             sums[g] = features.sum(axis=0)
             lengths += float(np.einsum("nr,nr->", features, features)) / self.size
-        return sums, np.concatenate([[lengths], own, (product(s.T, x.T) + n * np.eye(d)).ravel()])
+        total = product(s.T, x.T) + w.sum() * np.eye(d)
+        return sums, np.concatenate([[lengths], own, total.ravel()])
 
     def pair_sums(self, total: Array, own: Array, n: int) -> Array:
         """The sum over pairs."""

@@ -71,12 +71,22 @@ class WholeVector:
     blocks : sequence of Block
     widths : sequence of float
         Bandwidths: one component for each, and a last one for the linear kernel.
+    importance : (n,) array, optional
+        Weights of the samples in `coordinate_sums`.
     """
 
     name = "direct"
 
-    def __init__(self, code: int, n: int, blocks: Sequence[Block], widths: Sequence[float]):
+    def __init__(
+        self,
+        code: int,
+        n: int,
+        blocks: Sequence[Block],
+        widths: Sequence[float],
+        importance: Array | None = None,
+    ):
         self.code = code
+        self.importance = importance
         self.n = n
         self.blocks = list(blocks)
         self.widths = np.asarray(widths, dtype=float)
@@ -149,6 +159,9 @@ class WholeVector:
             kernels = self._kernels(k, rows[0], columns[0])
             if block.on_diagonal:
                 kernels = tuple(np.triu(kernel, 1) for kernel in kernels)
+            if self.importance is not None:
+                w = self.importance[block.rows, None] * self.importance[block.columns]
+                kernels = tuple(w * kernel for kernel in kernels)
             total = total + _by_coordinate(*kernels, *rows, *columns)
         return total
 

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from .pages import blocks_of, write_page
 from .report import pyplot, write_report
-from .runner import EXPERIMENTS, Progress, RunError, load, names_of, run, settings_of
+from .runner import EXPERIMENTS, Progress, RunError, kept, load, names_of, run, settings_of
 
 __all__ = [
     "EXPERIMENTS",
@@ -17,6 +18,7 @@ __all__ = [
     "reproduce",
     "run",
     "settings_of",
+    "write_page",
     "write_report",
 ]
 
@@ -29,6 +31,7 @@ def reproduce(
     jobs: int = 1,
     client: Any = None,
     resume: bool = False,
+    minutes: float | None = None,
     progress: Progress | None = None,
 ) -> tuple[Path, Path]:
     """Run an experiment and write its report.
@@ -39,7 +42,7 @@ def reproduce(
         Which experiment, and how large.
     out : path
         Folder of the results and the report.
-    jobs, client, resume, progress
+    jobs, client, resume, minutes, progress
         As for `run`.
 
     Returns
@@ -47,14 +50,14 @@ def reproduce(
     pair of paths
         The report in Markdown and in HTML.
     """
-    experiment, settings = load(name), settings_of(name, scale)
+    experiment = load(name)
     if experiment.FIGURES:
         pyplot()  # if it is missing, better to know before the run
-    rows = run(name, scale, out, jobs=jobs, client=client, resume=resume, progress=progress)
+    options = dict(jobs=jobs, client=client, resume=resume, minutes=minutes, progress=progress)
+    run(name, scale, out, **options)
+    blocks = blocks_of(name, kept(Path(out) / f"{name}.jsonl"))
     try:
-        return write_report(
-            out, name, f"{experiment.TITLE} ({scale})", experiment.report(rows, settings)
-        )
+        return write_report(out, name, f"{experiment.TITLE} ({scale})", blocks)
     except OSError as error:
         raise RunError(
             f"could not write the report: {error}. The results are kept; try again with --resume."

@@ -1,4 +1,4 @@
-"""Level on Markov chains that follow the model: AR(1), Langevin and Hamiltonian Monte Carlo.
+"""Level on Markov chains that follow the model: AR(1), Langevin, Hamiltonian Monte Carlo, NUTS.
 
 A cell is a kind of chain with a parameter, a number of chains and of draws of each, and d:
 
@@ -6,11 +6,12 @@ AR(1)     coordinates with this autocorrelation, for the standard normal distrib
 speeds    coordinates with autocorrelations from 0 to the parameter
 Langevin  every fourth draw of MALA with this step, for a logistic regression with group effects
 HMC       Hamiltonian Monte Carlo with this step and 4 to 8 of them, for the same model
+NUTS      the no-U-turn sampler with this acceptance target, for the same model
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from scipy import stats
 
 from .._typing import Array
 from ..gof import gof_test
+from .nuts import sample
 from .report import Block, Heading, Table, Text
 from .runner import Row, Settings, Task
 
@@ -44,16 +46,29 @@ _SLOW: list[list[Any]] = [
     ["AR(1)", 0.9, 1, 5000, 2],
     ["AR(1)", 0.5, 4, 500, 100],
     ["AR(1)", 0.97, 4, 5000, 2],
+    ["NUTS", 0.8, 4, 500, 10],
+    ["AR(1)", 0.9, 4, 500, 100],
+    ["AR(1)", 0.9, 16, 500, 20],
+    ["AR(1)", 0.97, 4, 1500, 100],
+    ["AR(1)", 0.97, 16, 500, 20],
 ]
+_LARGEST: list[list[Any]] = [["AR(1)", 0.9, 16, 500, 100]]
 SCALES: dict[str, Settings] = {
     "smoke": dict(
-        cells=[[["AR(1)", 0.5, 2, 150, 2], ["HMC", 0.25, 2, 150, 3], ["Langevin", 0.35, 2, 80, 3]]],
+        cells=[
+            [
+                ["AR(1)", 0.5, 2, 150, 2],
+                ["HMC", 0.25, 2, 150, 3],
+                ["NUTS", 0.8, 2, 150, 3],
+                ["Langevin", 0.35, 2, 80, 3],
+            ]
+        ],
         tests=8,
         block=4,
         n_resamples=99,
     ),
     "quick": dict(cells=[_FAST, _MEDIUM], tests=100, block=20, n_resamples=199),
-    "paper": dict(cells=[_FAST, _MEDIUM, _SLOW], tests=400, block=20, n_resamples=299),
+    "paper": dict(cells=[_FAST, _MEDIUM, _SLOW, _LARGEST], tests=400, block=20, n_resamples=299),
 }
 _WARM_UP = 200
 
@@ -69,14 +84,25 @@ def tasks(settings: Settings) -> list[Task]:
 
 def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:
     rows = []
-    for _ in range(settings["block"]):
-        x, score = make_chains(
-            task["kind"], task["parameter"], task["chains"], task["draws"], task["d"], rng
-        )
+    for x, score in _tested(task, settings["block"], rng):
         result = gof_test(x, score, n_resamples=settings["n_resamples"], rng=rng)
         p = None if result.draws_needed else result.pvalue
         rows.append({**task, "p": p, "lag": result.lag, "seconds": result.timings["total"]})
     return rows
+
+
+def _tested(
+    task: Task, count: int, rng: np.random.Generator
+) -> Iterator[tuple[Array, Callable[[Array], Array]]]:
+    """The chains of so many tests, and the score of their model."""
+    cell = task["parameter"], task["chains"], task["draws"], task["d"]
+    if task["kind"] == "NUTS":
+        model = GroupEffects(task["d"])
+        for x in no_u_turn(model, count, *cell[:3], rng):
+            yield x, model.score
+        return
+    for _ in range(count):
+        yield make_chains(task["kind"], *cell, rng)
 
 
 def make_chains(
@@ -89,7 +115,7 @@ def make_chains(
             coefficients = np.linspace(0.0, parameter, d)
         return autoregressive(coefficients, chains, draws, rng), np.negative
     model = GroupEffects(d)
-    sampler = langevin if kind == "Langevin" else hamiltonian
+    sampler = {"Langevin": langevin, "HMC": hamiltonian}[kind]
     return sampler(model, parameter, chains, draws, rng), model.score
 
 
@@ -172,6 +198,27 @@ def hamiltonian(
         if t >= 0:
             found[:, t] = x
     return found
+
+
+def no_u_turn(
+    model: GroupEffects,
+    count: int,
+    target: float,
+    chains: int,
+    draws: int,
+    rng: np.random.Generator,
+) -> Array:
+    """So many runs of NUTS, sampled at once, (count, chains, draws, d)."""
+    start = 0.1 * rng.standard_normal((count * chains, model.d))
+    run = sample(
+        lambda x, _: (model.log_density(x), model.score(x)),
+        start,
+        rng,
+        draws=draws,
+        warm_up=_WARM_UP,
+        target=target,
+    )
+    return run.draws.reshape(count, chains, draws, model.d)
 
 
 def report(rows: list[Row], settings: Settings) -> list[Block]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from .._typing import Array
 from ..effects import coordinate_effects
+from .posteriors.data import SCHOOLS
 from .report import Block, Heading, Table, Text
 from .runner import Row, Settings, Task
 
@@ -37,8 +38,7 @@ SCALES = {
     ),
 }  # fmt: skip
 _NU = 5.0
-_SCHOOLS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
-_ERRORS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+_SCHOOLS, _ERRORS = SCHOOLS
 _MEMORY = 0.9  # coefficient of the chains
 _CHAINS = 4
 

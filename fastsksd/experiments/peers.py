@@ -31,6 +31,7 @@ class Cell(NamedTuple):
 
 
 FIGURES = True
+WHOLE = True  # its report compares whole cells
 TITLE = "Problems of other tests"
 DEFAULT = "default"
 _PAPER: dict[str, Any] = dict(null="bootstrap", train=0.2, debias=False)

@@ -35,6 +35,7 @@ from .runner import Row, Settings, Task
 Cell: TypeAlias = tuple[str, int, int]
 
 FIGURES = True
+WHOLE = True  # its report compares whole cells
 TITLE = "Power study"
 _NULLS = ["normal", "mixture", "RBM"]
 _COMMON = dict(problems=list(PROBLEMS), nulls=_NULLS, models=10)

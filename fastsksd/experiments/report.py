@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import functools
 import html
 import io
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,15 +16,22 @@ from ..report.rates import interval
 
 
 class Heading(NamedTuple):
-    """A heading of the second level."""
+    """A heading; the title of the page has level 1."""
 
     text: str
+    level: int = 2
 
 
 class Text(NamedTuple):
     """A paragraph."""
 
     text: str
+
+
+class Items(NamedTuple):
+    """A list of points."""
+
+    texts: Sequence[str]
 
 
 class Table(NamedTuple):
@@ -32,14 +41,28 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[Any]]
 
 
-class Figure(NamedTuple):
-    """A picture in PNG format with its caption."""
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """A picture with its caption.
 
-    png: bytes
+    `draw` returns a matplotlib figure. `source` is kept in the picture and says what it shows.
+    """
+
+    draw: Callable[[], Any]
     caption: str
+    source: str = ""
+
+    @functools.cached_property
+    def png(self) -> bytes:
+        """The picture in PNG format."""
+        figure, buffer = self.draw(), io.BytesIO()
+        metadata = {"Software": None, "Source": self.source}
+        figure.savefig(buffer, format="png", dpi=130, bbox_inches="tight", metadata=metadata)
+        pyplot().close(figure)
+        return buffer.getvalue()
 
 
-Block: TypeAlias = Heading | Text | Table | Figure
+Block: TypeAlias = Heading | Text | Items | Table | Figure
 
 
 def pyplot() -> Any:
@@ -55,11 +78,8 @@ def pyplot() -> Any:
 
 
 def figure_of(figure: Any, caption: str) -> Figure:
-    """A `Figure` block from a matplotlib figure, which is closed."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})
-    pyplot().close(figure)
-    return Figure(buffer.getvalue(), caption)
+    """A `Figure` block from a matplotlib figure, which is closed when it has been written."""
+    return Figure(lambda: figure, caption)
 
 
 def write_report(
@@ -68,28 +88,38 @@ def write_report(
     """Write ``<name>.md`` with its pictures, and ``<name>.html``; returns the two paths."""
     folder = Path(folder)
     blocks = list(blocks)
-    markdown, count = [f"# {title}", ""], 0
-    for block in blocks:
-        if isinstance(block, Heading):
-            markdown += [f"## {block.text}", ""]
-        elif isinstance(block, Text):
-            markdown += [block.text, ""]
-        elif isinstance(block, Table):
-            markdown += [
-                _row(block.header),
-                _row(["---"] * len(block.header)),
-                *map(_row, block.rows),
-                "",
-            ]
-        else:
-            count += 1
-            picture = f"{name}_{count}.png"
-            (folder / picture).write_bytes(block.png)
-            markdown += [f"![{block.caption}]({picture})", ""]
+    text, figures = markdown(name, title, blocks)
+    for picture, figure in figures.items():
+        (folder / picture).write_bytes(figure.png)
     paths = folder / f"{name}.md", folder / f"{name}.html"
-    paths[0].write_text("\n".join(markdown))
+    paths[0].write_text(text)
     paths[1].write_text(page(title, blocks))
     return paths
+
+
+def markdown(name: str, title: str, blocks: Iterable[Block]) -> tuple[str, dict[str, Figure]]:
+    """A page in Markdown, and its pictures by the names of their files."""
+    lines, figures = [f"# {title}", ""], {}
+    for block in blocks:
+        if isinstance(block, Heading):
+            lines.append(f"{'#' * block.level} {block.text}")
+        elif isinstance(block, Text):
+            lines.append(block.text)
+        elif isinstance(block, Items):
+            lines += [f"- {text}" for text in block.texts]
+        elif isinstance(block, Table):
+            lines += table_lines(block)
+        else:
+            picture = f"{name}_{len(figures) + 1}.png"
+            figures[picture] = block
+            lines.append(f"![{block.caption}]({picture})")
+        lines.append("")
+    return "\n".join(lines), figures
+
+
+def table_lines(table: Table) -> list[str]:
+    """A table in Markdown, line by line."""
+    return [_row(cells) for cells in (table.header, ["---"] * len(table.header), *table.rows)]
 
 
 def page(title: str, blocks: Iterable[Block]) -> str:
@@ -100,9 +130,11 @@ def page(title: str, blocks: Iterable[Block]) -> str:
 
 def _element(block: Block) -> str:
     if isinstance(block, Heading):
-        return f"<h2>{html.escape(block.text)}</h2>"
+        return f"<h{block.level}>{html.escape(block.text)}</h{block.level}>"
     if isinstance(block, Text):
         return f"<p>{html.escape(block.text)}</p>"
+    if isinstance(block, Items):
+        return f"<ul>{''.join(f'<li>{html.escape(text)}</li>' for text in block.texts)}</ul>"
     if isinstance(block, Table):
         head = "".join(f"<th>{html.escape(str(cell))}</th>" for cell in block.header)
         body = "".join(
@@ -144,14 +176,6 @@ def show_rate(successes: int, trials: int) -> str:
     """A rate with its confidence interval."""
     low, high = interval(successes, trials)
     return f"{successes / trials:.2f} ({low:.2f} to {high:.2f})"
-
-
-def agrees(successes: int, trials: int, published: float | None) -> str:
-    """Whether the confidence interval of a rate covers a published one; empty if there is none."""
-    if published is None:
-        return ""
-    low, high = interval(successes, trials)
-    return "yes" if low <= published <= high else "NO"
 
 
 def log_axis(

@@ -6,27 +6,38 @@ An experiment is a module with
     SCALES           settings for each scale, as plain data
     tasks(settings)  list of tasks, each a dict of plain data
     run_task(task, settings, rng)  -> list of rows, each a dict of plain data
-    report(rows, settings)         -> list of blocks, see `report`
+    report(rows, settings)         -> list of blocks, see `report`; some tasks may be missing
+
+and, if need be,
+
+    WHOLE            True: report needs the rows of all tasks
+    CHECKPOINTS      True: run_task may have a fourth argument, a path for its unfinished state
 
 The random numbers of a task come from its own content, so that results depend neither on the order
 of the tasks nor on the number of processes. The file of results begins with the settings; a run
-with other settings is an error.
+with other settings is an error. Every run adds a line with its date and machine before its trials.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
+import platform
+import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+import numba
 import numpy as np
 
+from .._version import __version__
+from ..compute.threads import get_num_threads
 from ..scale import cluster, journal
 from ..scale.pool import ProcessesDied, finished
 
@@ -42,14 +53,45 @@ EXPERIMENTS = (
     "level",
     "groups",
     "chains",
+    "mcmc",
     "power",
     "peers",
     "effects",
+    "compare",
+    "weights",
+    "fit",
 )
+
+
+# Digits of the numbers in the files: enough for any table, and files stay small.
+_DIGITS = 6
 
 
 class RunError(Exception):
     """A run that can't start or continue, with a message for the user."""
+
+
+class Kept(NamedTuple):
+    """What a file of results holds.
+
+    Attributes
+    ----------
+    scale : str
+    settings : dict
+    rows : list of dict
+        Rows of the finished tasks, in the order of the tasks.
+    done, planned : int
+        Number of finished tasks, and of all.
+    runs : list of dict
+        Date and machine of each run that added to the file.
+    """
+
+    scale: str
+    settings: Settings
+    rows: list[Row]
+    done: int
+    planned: int
+    runs: list[dict[str, Any]]
 
 
 def load(name: str) -> Any:
@@ -83,6 +125,7 @@ def run(
     jobs: int = 1,
     client: Any = None,
     resume: bool = False,
+    minutes: float | None = None,
     progress: Progress | None = None,
 ) -> list[Row]:
     """Run an experiment, or what is left of it.
@@ -101,22 +144,23 @@ def run(
         fastsksd and its extras installed.
     resume : bool
         Continue with the results in `out`. Without it, results there are an error.
+    minutes : float, optional
+        Begin no trial after this time. The rest is left for a run with `resume`.
     progress : callable, optional
         Called with (number done, number of all) after each trial.
 
     Returns
     -------
     list of dict
-        Rows in the order of the tasks.
+        Rows of the finished tasks, in the order of the tasks.
 
     Raises
     ------
     RunError
         If the run can't start or continue. Finished trials are kept.
     """
-    experiment = load(name)
     settings = settings_of(name, scale)
-    tasks = experiment.tasks(settings)
+    tasks = load(name).tasks(settings)
     path = Path(out) / f"{name}.jsonl"
     header = {"experiment": name, "scale": scale, "settings": settings}
     with _held(path):
@@ -124,14 +168,20 @@ def run(
             done = _open_results(path, header, resume)
         except OSError as error:
             raise RunError(f"could not open {path}: {error}.") from error
-        keys = [task_key(task) for task in tasks]
-        left = [task for task, key in zip(tasks, keys, strict=True) if key not in done]
+        left = [task for task in tasks if task_key(task) not in done]
         count = len(tasks) - len(left)
+        if minutes is not None:
+            left = _until(time.monotonic() + 60.0 * minutes, left)
+        # A worker of a cluster may have another disk, and another one may take its task.
+        unfinished = path.with_suffix(".unfinished") if client is None else None
+        work = functools.partial(_run_task, name, settings, unfinished)
+        begun = False
         try:
             with path.open("a") as file:
-                for task, rows in _outcomes(
-                    functools.partial(_run_task, name, settings), left, jobs, client
-                ):
+                for task, rows in _outcomes(work, left, jobs, client):
+                    if not begun:
+                        journal.append(file, {"run": this_machine()})
+                        begun = True
                     done[task_key(task)] = rows
                     journal.append(file, {"task": task, "rows": rows})
                     count += 1
@@ -146,7 +196,41 @@ def run(
                 f"could not write {path}: {error}. The {count} trials before are kept; "
                 "continue with --resume when there is room."
             ) from error
-    return [row for key in keys for row in done[key]]
+    return _in_order(tasks, done)
+
+
+def _until(end: float, tasks: Sequence[Task]) -> Iterator[Task]:
+    for task in tasks:
+        if time.monotonic() >= end:
+            return
+        yield task
+
+
+def _in_order(tasks: Sequence[Task], done: dict[str, list[Row]]) -> list[Row]:
+    return [row for task in tasks for row in done.get(task_key(task), ())]
+
+
+def kept(path: str | os.PathLike[str]) -> Kept:
+    """Read the results of a study, finished or not.
+
+    Raises
+    ------
+    RunError
+        If the file can't be read, or is of another version of the study.
+    """
+    path = Path(path)
+    try:
+        header, lines, _ = journal.read(path, _check_line)
+        name, scale = header["experiment"], header["scale"]
+    except journal.Unreadable as error:
+        raise RunError(str(error)) from None
+    except (OSError, LookupError, TypeError) as error:
+        raise RunError(f"could not read {path}: {error}.") from error
+    settings = settings_of(name, scale)
+    _check_header(path, header, {"experiment": name, "scale": scale, "settings": settings})
+    tasks, done = load(name).tasks(settings), _by_task(lines)
+    runs = [line["run"] for line in lines if "run" in line]
+    return Kept(scale, settings, _in_order(tasks, done), len(done), len(tasks), runs)
 
 
 def _held(path: Path) -> AbstractContextManager[Any]:
@@ -159,7 +243,7 @@ def _held(path: Path) -> AbstractContextManager[Any]:
 
 
 def _outcomes(
-    function: Callable[[Task], list[Row]], tasks: Sequence[Task], jobs: int, client: Any
+    function: Callable[[Task], list[Row]], tasks: Iterable[Task], jobs: int, client: Any
 ) -> Iterator[tuple[Task, list[Row]]]:
     if client is None:
         return finished(function, tasks, jobs)
@@ -184,24 +268,36 @@ def _open_results(path: Path, header: dict[str, Any], resume: bool) -> dict[str,
     """Results in the file, by task; an incomplete last line is removed."""
     journal.begin(path, header)
     try:
-        there, lines, whole = journal.read(
-            path, lambda line: (line["task"].keys(), line["rows"][0].keys())
-        )
+        there, lines, whole = journal.read(path, _check_line)
     except journal.Unreadable as error:
         raise RunError(f"{error} Repair it or choose another folder.") from None
-    expected = json.loads(json.dumps(header))
+    _check_header(path, there, header)
+    done = _by_task(lines)
+    if not resume and done:
+        raise RunError(
+            f"{path} holds {len(done)} finished trials; "
+            "continue with --resume or choose another folder."
+        )
+    journal.mend(path, whole)
+    return done
+
+
+def _check_line(line: Any) -> None:
+    """Raise an error for what is neither the line of a task nor that of a run."""
+    _ = line["run"]["date"] if "run" in line else (line["task"].keys(), line["rows"][0].keys())
+
+
+def _check_header(path: Path, there: Any, wanted: dict[str, Any]) -> None:
+    expected = json.loads(json.dumps(wanted))
     if there != expected:
         raise RunError(
             f"{path} holds results of other settings ({_difference(there, expected)}); "
             "choose another folder."
         )
-    if not resume and lines:
-        raise RunError(
-            f"{path} holds {len(lines)} finished trials; "
-            "continue with --resume or choose another folder."
-        )
-    journal.mend(path, whole)
-    return {task_key(line["task"]): line["rows"] for line in lines}
+
+
+def _by_task(lines: Iterable[Any]) -> dict[str, list[Row]]:
+    return {task_key(line["task"]): line["rows"] for line in lines if "task" in line}
 
 
 def _difference(there: Any, wanted: dict[str, Any]) -> str:
@@ -217,5 +313,44 @@ def _difference(there: Any, wanted: dict[str, Any]) -> str:
     return ", ".join(f"{name}: {there.get(name)} there, {wanted.get(name)} here" for name in names)
 
 
-def _run_task(name: str, settings: Settings, task: Task) -> list[Row]:
-    return load(name).run_task(task, settings, task_rng(name, task))
+def _run_task(name: str, settings: Settings, unfinished: Path | None, task: Task) -> list[Row]:
+    experiment, rng = load(name), task_rng(name, task)
+    if unfinished is None or not getattr(experiment, "CHECKPOINTS", False):
+        return _rounded(experiment.run_task(task, settings, rng))
+    state = unfinished / f"{zlib.crc32(task_key(task).encode()):08x}.npz"
+    rows = _rounded(experiment.run_task(task, settings, rng, state))
+    state.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        state.parent.rmdir()  # unless another task is there
+    return rows
+
+
+def _rounded(value: Any) -> Any:
+    """Plain data with rounded numbers."""
+    if isinstance(value, dict):
+        return {name: _rounded(entry) for name, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(entry) for entry in value]
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
+
+
+def this_machine() -> dict[str, Any]:
+    """Date, processor and versions, for the line of a run."""
+    return {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": get_num_threads(),
+        "python": platform.python_version(),
+        "numba": numba.__version__,
+        "fastsksd": __version__,
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -4,6 +4,8 @@
     The discrepancy as a loss, and scores from a log-density.
 ``arviz``, ``pymc``, ``numpyro``, ``blackjax``, ``stan``
     Draws of a sampler with their scores, in unconstrained space.
+``posteriordb``
+    Posteriors of a local posterior database, with their reference draws.
 ``scipy``
     Models from frozen distributions.
 """
@@ -18,7 +20,7 @@ from ._draws import Draws
 
 __all__ = ["Diagnosis", "Draws"]
 
-_BRIDGES = ("arviz", "blackjax", "jax", "numpyro", "pymc", "scipy", "stan", "torch")
+_BRIDGES = ("arviz", "blackjax", "jax", "numpyro", "posteriordb", "pymc", "scipy", "stan", "torch")
 
 
 def __getattr__(name: str) -> ModuleType:

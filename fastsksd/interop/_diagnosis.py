@@ -9,11 +9,13 @@ import numpy as np
 
 from .._typing import Array
 from .._validate import ArgumentError
-from ..effects import Effect, Effects, coordinate_effects
+from ..effects import FEWEST, Effect, Effects, coordinate_effects
 from ..procedure.location_scale import marginal_pvalues
 from ..procedure.mixing import bulk_and_tail_size, split_chains, split_rhat
+from ..procedure.precision import MATTERS
+from ..report.caveats import imprecise
 from ..report.rates import holm
-from ..report.tables import estimate_cells, html_table, rough_note, text_table
+from ..report.tables import estimate_cells, html_table, rough_note, text_table, weights_fact
 from ..report.wording import effect_words
 from ..report.worst import worst_directions
 from ..result import GofResult
@@ -53,7 +55,7 @@ class Diagnosis:
     result : GofResult
         The test of all draws together.
     n_draws, n_chains, n_divergent : int
-        Counts of the draws.
+        Counts of the draws; no chains for independent draws.
 
     See Also
     --------
@@ -170,13 +172,17 @@ class Diagnosis:
         list of str
             The verdict first.
         """
-        chains = f"{self.n_chains} chain{'s' * (self.n_chains > 1)}"
+        drawn = f"draws of {self.n_chains} chain{'s' * (self.n_chains > 1)}"
+        if not self.n_chains:
+            drawn = "independent draws"
+        if self.result.weighted:
+            drawn = f"draws with {weights_fact(self.result)}"
         verdict = (
             f"the model is {self.result.verdict} at level 0.05 (p-value {self.result.pvalue:.3g})"
         )
         if self.result.draws_needed:
-            verdict = f"the chains are {self.result.verdict}"
-        notes = [f"{self.n_draws} draws of {chains}, in unconstrained space: {verdict}"]
+            verdict = f"the {'chains' if self.n_chains else 'draws'} are {self.result.verdict}"
+        notes = [f"{self.n_draws} {drawn}, in unconstrained space: {verdict}"]
         notes += self.said()
         found = self.result.chains
         if found is not None and found.different:
@@ -193,6 +199,8 @@ class Diagnosis:
                 f"the smallest ESS is {size}: below {_FEW:.0f} neither p-values nor intervals are "
                 "reliable; draw more"
             )
+        if self.result.score_noise >= MATTERS:
+            notes.append(str(imprecise(self.result.score_noise)))
         if np.nanmax(self.r_hat, initial=1.0) > _MIXED:
             notes.append(
                 f"the largest R-hat is {np.nanmax(self.r_hat):.3f}, above {_MIXED}: the chains "
@@ -258,24 +266,37 @@ def diagnose(draws: Draws, level: float, options: dict[str, Any]) -> Diagnosis:
             f"never change in {', '.join(still[:5])}{' ...' * (len(still) > 5)}: every proposal "
             "was rejected, or the parameter is a constant",
         )
-    effects = coordinate_effects(draws.x, draws.score, draws.names, chain).at(level)
-    pvalues = marginal_pvalues(draws.x, draws.score, chain)
+    result = draws.test(**options)
+    labels: np.ndarray | None = chain
+    if draws.independent:
+        draws, labels = draws.unweighted(), None
+    n = float(len(draws))
+    if n < FEWEST:
+        raise ArgumentError(
+            "draws", f"must be worth at least {FEWEST} for a diagnosis; their weights leave {n:.0f}"
+        )
+    effects = coordinate_effects(draws.x, draws.score, draws.names, labels).at(level)
+    pvalues = marginal_pvalues(draws.x, draws.score, labels)
     known = np.isfinite(pvalues)
     adjusted = np.full_like(pvalues, np.nan)
     adjusted[known] = np.maximum(np.exp(holm(np.log(pvalues[known]))), np.nextafter(0.0, 1.0))
-    halves = split_chains(draws.x, chain)
-    directions = worst_directions(draws.x, draws.score, draws.names, chain)
+    directions = worst_directions(draws.x, draws.score, draws.names, labels)
+    if labels is None:
+        unknown = np.full(len(draws.names), np.nan)
+        mixing = np.full(len(draws.names), n), np.full(len(draws.names), n), unknown
+    else:
+        halves = split_chains(draws.x, chain)
+        mixing = (*bulk_and_tail_size(halves, draws.x), split_rhat(halves))
     return Diagnosis(
         draws.names,
         effects,
         pvalues,
         adjusted,
-        *bulk_and_tail_size(halves, draws.x),
-        split_rhat(halves),
+        *mixing,
         None if directions is None else directions.at(level),
-        draws.test(**options),
-        n_draws=len(draws),
-        n_chains=int(chain.max()) + 1,
+        result,
+        n_draws=chain.size,
+        n_chains=0 if draws.independent else int(chain.max()) + 1,
         n_divergent=draws.n_divergent,
     )
 

@@ -22,6 +22,9 @@ from .._typing import Array
 from .._validate import ArgumentError, Option, check_choice, check_probability
 from ..effects import FEWEST
 from ..gof import gof_test
+from ..procedure.importance import LARGEST_CUT, check_weights, effective_size, typical_rows
+from ..procedure.precision import score_noise
+from ..report.directions import check_coordinates
 from ..result import GofResult
 from ._diagnosis import Diagnosis, diagnose
 
@@ -52,6 +55,13 @@ class Draws:
         Number of divergent draws among these.
     n_dropped : int
         Number of draws removed because they diverged or were not finite.
+    independent : bool
+        Whether the draws are independent, as those of an approximation; they are then tested
+        without regard to their order.
+    weights : (n,) array or None
+        Importance weights of independent draws, as of particles; None where they are equal.
+    score_noise : float
+        Rounding error of scores in single precision, see `GofResult.score_noise`.
 
     See Also
     --------
@@ -64,9 +74,12 @@ class Draws:
     chain: np.ndarray
     n_divergent: int = 0
     n_dropped: int = 0
+    independent: bool = False
+    weights: Array | None = None
+    score_noise: float = 0.0
 
     def test(self, **options: Any) -> GofResult:
-        """Test these draws by `fastsksd.gof_test` with their chains.
+        """Test these draws by `fastsksd.gof_test` with their chains, or weights.
 
         Parameters
         ----------
@@ -78,8 +91,11 @@ class Draws:
         GofResult
             Outcome of the test, with the names of the columns.
         """
-        options = {"chains": self.chain} | options
-        return replace(gof_test(self.x, self.score, **options), names=self.names)
+        given = {"weights": self.weights} if self.independent else {"chains": self.chain}
+        result = gof_test(self.x, self.score, **given | options)
+        noise = max(self.score_noise, result.score_noise)
+        names = check_coordinates(self.names, np.shape(self.x)[-1])
+        return replace(result, names=names, score_noise=noise)
 
     def diagnose(self, *, level: float = 0.95, **options: Any) -> Diagnosis:
         """Make one table of the run: a row per parameter, beside ESS and R-hat.
@@ -114,7 +130,9 @@ class Draws:
         -----
         The parameters are those of unconstrained space, such as the logarithm of a scale. ESS and
         R-hat are computed on them by the formulas of ArviZ's `ess` and `rhat`, which is not needed
-        for it. Chains of unequal length are cut to the shortest for these two.
+        for it. Chains of unequal length are cut to the shortest for these two. Independent draws
+        have no R-hat, and their effective size is their number. Of draws with weights, the table is
+        about some that stand for all without weights; the test is of all of them.
 
         Examples
         --------
@@ -132,6 +150,20 @@ class Draws:
             )
         return diagnose(self, level, {"rng": 0} | options)
 
+    def unweighted(self) -> Draws:
+        """Draws without weights that stand for these: fewer of them, each at most once.
+
+        Returns
+        -------
+        Draws
+            These draws themselves where they have no weights.
+        """
+        if self.weights is None:
+            return self
+        kept = typical_rows(self.weights, LARGEST_CUT)
+        x, score, chain = self.x[kept], self.score[kept], self.chain[kept]
+        return replace(self, x=x, score=score, chain=chain, weights=None)
+
     def __len__(self) -> int:
         return self.x.shape[0]
 
@@ -140,7 +172,12 @@ class Draws:
         counts = {"divergent": self.n_divergent, "dropped": self.n_dropped}
         notes = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         chains = np.unique(self.chain).size
-        whole = f"{len(self)} of {chains} chain{'s' * (chains > 1)}, d={len(self.names)}: {shown}"
+        kind = f"of {chains} chain{'s' * (chains > 1)}"
+        if self.independent:
+            kind = "independent"
+        if self.weights is not None:
+            kind = f"with weights, worth {effective_size(self.weights):.0f} without"
+        whole = f"{len(self)} {kind}, d={len(self.names)}: {shown}"
         return f"Draws({whole}; {notes})" if notes else f"Draws({whole})"
 
 
@@ -191,12 +228,15 @@ def collect(
     var_names: VarNames = None,
     on_divergence: OnDivergence = "error",
     on_nan: OnNan = "error",
+    independent: bool = False,
+    weights: Any = None,
 ) -> Draws:
     """`Draws` of some `blocks`.
 
     Scores come with the blocks, or from ``score(x, rows)``, with x all columns of all blocks at
     these rows. It is called with finite draws only. `diverging` is a (chains, draws) array of
-    booleans. `on_divergence` and `on_nan` are as in every bridge.
+    booleans. `on_divergence` and `on_nan` are as in every bridge. `weights`, (chains * draws,), are
+    for independent draws.
     """
     check_choice("on_divergence", on_divergence, ("error", "drop", "keep"))
     check_choice("on_nan", on_nan, ("error", "drop"))
@@ -208,6 +248,7 @@ def collect(
         if diverging is None
         else np.asarray(diverging, dtype=bool).reshape(-1)
     )
+    weights = check_weights(weights, chain.size)
     x = _columns([block.x for block in blocks], chain.size)
     keep = np.ones(chain.size, dtype=bool)
     if on_divergence != "keep" and diverging.any():
@@ -223,11 +264,16 @@ def collect(
             )
         keep &= ~diverging
     keep = _finite(x, keep, chain, on_nan, "hold NaN or infinity in unconstrained space")
+    noise = 0.0
     if score is None:
         scores = _columns([block.score for block in blocks if block.score is not None], chain.size)
     else:
         scores = np.full(x.shape, np.nan)
-        scores[keep] = score(x[keep], np.flatnonzero(keep))
+        rows = np.flatnonzero(keep)
+        scores[keep] = score(x[keep], rows)
+        good = rows[np.isfinite(scores[keep]).all(axis=1)]
+        if good.size:
+            noise = score_noise(x[good], scores[good], lambda z, k: score(z, good[k]))
     keep = _finite(scores, keep, chain, on_nan, "have a score of NaN or infinity")
     if not keep.any():
         raise ValueError(f"none of the {chain.size} draws is left.")
@@ -241,6 +287,9 @@ def collect(
         chain=chain[keep],
         n_divergent=int(diverging[keep].sum()),
         n_dropped=int(np.count_nonzero(~keep)),
+        independent=independent,
+        weights=None if weights is None else weights[keep],
+        score_noise=noise,
     )
 
 

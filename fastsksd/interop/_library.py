@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from .._progress import ProgressBar
 from .._typing import SlicesLike
 from .._validate import ArgumentTypeError, check_integer
 from ..slices import Slices
+
+_LONG = 3.0  # seconds without a word
 
 
 def library(name: str) -> Any:
@@ -33,6 +37,38 @@ def directions(slices: SlicesLike | tuple[Any, Any]) -> tuple[Any, Any]:
         )
     r, g = slices
     return r, g
+
+
+class LateBar:
+    """A bar of `total` scores that is shown if they take long; never if not `shown`."""
+
+    def __init__(self, total: int, shown: bool = True) -> None:
+        self.total, self.shown = total, shown
+        self.start = time.monotonic()
+        self.bar = ProgressBar("scores", first=0)
+
+    def __call__(self, done: int) -> None:
+        """Show that so many are done."""
+        if self.shown and time.monotonic() - self.start > _LONG:
+            self.bar(min(done, self.total), self.total)
+
+
+def with_progress(
+    function: Callable[[Any, Any], np.ndarray], progress: bool, batch_size: int | None = 100
+) -> Callable[[Any, Any], np.ndarray]:
+    """A function of rows that is called on some at a time, with a `LateBar`."""
+    if not progress or batch_size is None:
+        return function
+
+    def in_steps(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        parts, bar = [], LateBar(len(x))
+        for first in range(0, len(x), batch_size):
+            some = slice(first, first + batch_size)
+            parts.append(function(x[some], rows[some]))
+            bar(first + batch_size)
+        return np.concatenate(parts) if parts else function(x, rows)
+
+    return in_steps
 
 
 def check_batch_size(batch_size: int | None) -> int | None:

@@ -9,10 +9,10 @@ import numpy as np
 
 from .._validate import ArgumentError, ArgumentTypeError
 from ._draws import Draws, OnDivergence, OnNan, VarNames, collect
-from ._library import library
+from ._library import library, with_progress
 from ._trees import tree_blocks, tree_score
 
-__all__ = ["draws"]
+__all__ = ["draws", "particles"]
 
 
 def draws(
@@ -25,6 +25,7 @@ def draws(
     on_divergence: OnDivergence = "error",
     on_nan: OnNan = "error",
     batch_size: int | None = 100,
+    progress: bool = True,
 ) -> Draws:
     """Draws with their scores from the states of a BlackJAX sampler.
 
@@ -54,6 +55,8 @@ def draws(
         What to do with draws or scores that are not finite.
     batch_size : int or None
         Number of gradients of `logdensity_fn` computed at a time; None for all at once.
+    progress : bool
+        Show progress on standard error, if these take more than a few seconds.
 
     Returns
     -------
@@ -116,10 +119,8 @@ def draws(
             )
         options["diverging"] = by_chain(infos.is_divergent)
     if logdensity_fn is not None:
-        function = tree_score(
-            logdensity_fn, jax.tree.map(lambda leaf: leaf[0, 0], positions), batch_size
-        )
-        return collect(tree_blocks(positions), score=lambda x, rows: function(x), **options)
+        scores = _scores(logdensity_fn, positions, batch_size, progress)
+        return collect(tree_blocks(positions), score=scores, **options)
     if not hasattr(states, "logdensity_grad"):
         raise ArgumentError(
             "logdensity_fn", f"is needed: {type(states).__name__} holds no gradients"
@@ -127,3 +128,97 @@ def draws(
     return collect(
         tree_blocks(positions, jax.tree.map(by_chain, states.logdensity_grad)), **options
     )
+
+
+def particles(
+    source: Any,
+    logdensity_fn: Callable[[Any], Any],
+    *,
+    weights: Any = None,
+    var_names: VarNames = None,
+    on_nan: OnNan = "error",
+    batch_size: int | None = 100,
+    progress: bool = True,
+) -> Draws:
+    """Independent draws of an approximation, or particles with weights, with their scores.
+
+    Parameters
+    ----------
+    source : state of sequential Monte Carlo, or tree of arrays
+        A state with `particles` and `weights`. Or draws, as those that
+        ``blackjax.vi.pathfinder.sample`` returns, also with their log-densities in a pair: a tree
+        of arrays (draws, ...).
+    logdensity_fn : callable
+        Log-density of one position: that of the posterior, on all of R^d.
+    weights : (draws,) array, optional
+        Importance weights, in place of those of a state.
+    var_names : str or sequence of str, optional
+        Entries of the position to test; all by default. An array without a name is "x".
+    on_nan : {"error", "drop"}
+        What to do with draws or scores that are not finite.
+    batch_size : int or None
+        Number of gradients of `logdensity_fn` computed at a time; None for all at once.
+    progress : bool
+        Show progress on standard error, if these take more than a few seconds.
+
+    Returns
+    -------
+    Draws
+        Draws with their scores and weights.
+
+    Raises
+    ------
+    ValueError
+        If weights are negative, not finite, all on one draw or of another number than the draws,
+        or draws are not finite.
+
+    Notes
+    -----
+    Particles are taken as independent. After they were resampled they are not, until moves of a
+    Markov kernel have parted the copies: take enough of them.
+
+    Examples
+    --------
+    >>> import blackjax, jax, jax.numpy as jnp, fastsksd as fs
+    >>> logdensity = lambda z: -0.5 * (z**2).sum()
+    >>> state, _ = blackjax.vi.pathfinder.approximate(jax.random.key(0), logdensity, jnp.ones(2))
+    >>> samples = blackjax.vi.pathfinder.sample(jax.random.key(1), state, 500)
+    >>> fs.interop.blackjax.particles(samples, logdensity)
+    Draws(500 independent, d=2: x[0], x[1])
+    """
+    jax = library("jax")
+    if not callable(logdensity_fn):
+        raise ArgumentTypeError(
+            "logdensity_fn",
+            f"must be a function of one position; got {type(logdensity_fn).__name__}",
+        )
+    positions = source
+    if hasattr(source, "particles"):
+        positions = source.particles
+        weights = getattr(source, "weights", None) if weights is None else weights
+    elif isinstance(source, tuple) and len(source) == 2 and not hasattr(source, "_fields"):
+        positions = source[0]
+    leaves = jax.tree.leaves(positions)
+    sizes = {np.shape(leaf)[:1] for leaf in leaves}
+    if len(sizes) != 1 or () in sizes:
+        shapes = ", ".join(str(np.shape(leaf)) for leaf in leaves)
+        raise ArgumentError(
+            "source", f"must hold arrays (draws, ...) with one number of draws; got {shapes}"
+        )
+    positions = jax.tree.map(lambda leaf: np.asarray(leaf)[None], positions)
+    return collect(
+        tree_blocks(positions),
+        score=_scores(logdensity_fn, positions, batch_size, progress),
+        var_names=var_names,
+        on_nan=on_nan,
+        independent=True,
+        weights=weights,
+    )
+
+
+def _scores(
+    logdensity_fn: Callable[[Any], Any], positions: Any, batch_size: int | None, progress: bool
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    example = library("jax").tree.map(lambda leaf: leaf[0, 0], positions)
+    function = tree_score(logdensity_fn, example, batch_size)
+    return with_progress(lambda x, rows: function(x), progress, batch_size)

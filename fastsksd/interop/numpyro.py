@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from .._validate import ArgumentError, ArgumentTypeError
+from .._typing import Rng
+from .._validate import ArgumentError, ArgumentTypeError, check_integer, check_rng
 from ._draws import Draws, OnDivergence, OnNan, VarNames, collect
-from ._library import library
+from ._library import library, with_progress
 from ._trees import tree_blocks, tree_score
 from .arviz import diverging, read, variables_of
 
-__all__ = ["draws", "score"]
+__all__ = ["draws", "score", "variational"]
 
 _BATCH = 100
 
@@ -71,6 +72,7 @@ def draws(
     on_divergence: OnDivergence = "error",
     on_nan: OnNan = "error",
     batch_size: int | None = _BATCH,
+    progress: bool = True,
 ) -> Draws:
     """Draws of NumPyro in unconstrained space, with their scores.
 
@@ -97,6 +99,8 @@ def draws(
         What to do with draws or scores that are not finite.
     batch_size : int or None
         Number of scores computed at a time; None for all at once.
+    progress : bool
+        Show progress on standard error, if scores take more than a few seconds.
 
     Returns
     -------
@@ -136,7 +140,12 @@ def draws(
         drawn = {name: values for name, (values, _) in variables_of(samples).items()}
         positions = target.unconstrain_all(_sites(drawn, target.sites, "samples"))
         return _with_computed_scores(
-            target.log_density, positions, batch_size, diverging=diverging(samples), **options
+            target.log_density,
+            positions,
+            batch_size,
+            progress,
+            diverging=diverging(samples),
+            **options,
         )
     if samples is not None:
         raise ArgumentTypeError("samples", "are for a model; a numpyro.infer.MCMC has its own")
@@ -162,16 +171,136 @@ def draws(
         return collect(tree_blocks(positions, jax.tree.map(lambda g: -g, gradients)), **options)
     if log_density is None:
         potential = source.sampler.get_potential_fn()
-        return _with_computed_scores(lambda z: -potential(z), positions, batch_size, **options)
-    return _with_computed_scores(log_density, positions, batch_size, **options)
+        log_density = lambda z: -potential(z)  # noqa: E731
+    return _with_computed_scores(log_density, positions, batch_size, progress, **options)
+
+
+def variational(
+    guide: Any,
+    params: Mapping[str, Any],
+    n_draws: int = 1000,
+    *,
+    model: Callable[..., Any] | None = None,
+    model_args: Sequence[Any] = (),
+    model_kwargs: Mapping[str, Any] | None = None,
+    var_names: VarNames = None,
+    on_nan: OnNan = "error",
+    batch_size: int | None = _BATCH,
+    progress: bool = True,
+    rng: Rng = None,
+) -> Draws:
+    """Independent draws of a NumPyro guide in unconstrained space, with the model's scores.
+
+    Parameters
+    ----------
+    guide : numpyro.infer.autoguide.AutoGuide or callable
+        A fitted guide: mean field, multivariate normal, Laplace, normalising flows, or a function
+        of the user's.
+    params : mapping
+        Its parameters, ``svi_result.params``.
+    n_draws : int
+        Number of draws.
+    model : callable, optional
+        The model; by default that of the guide.
+    model_args : sequence
+        Positional arguments of the model, with the data.
+    model_kwargs : mapping, optional
+        Keyword arguments of the model, with the data.
+    var_names : str or sequence of str, optional
+        Sites to test; all by default.
+    on_nan : {"error", "drop"}
+        What to do with draws or scores that are not finite.
+    batch_size : int or None
+        Number of scores computed at a time; None for all at once.
+    progress : bool
+        Show progress on standard error, if scores take more than a few seconds.
+    rng : None, int or numpy.random.Generator
+        Seed of the draws.
+
+    Returns
+    -------
+    Draws
+        Independent draws with their scores.
+
+    Raises
+    ------
+    ValueError
+        If the model has discrete sites, the guide lacks one of its sites, or draws are not finite.
+
+    See Also
+    --------
+    draws : Draws of a sampler.
+
+    Examples
+    --------
+    >>> import jax, numpyro, fastsksd as fs
+    >>> from numpyro.infer import SVI, Trace_ELBO, autoguide
+    >>> def model():
+    ...     numpyro.sample("shift", numpyro.distributions.Normal())
+    >>> guide = autoguide.AutoMultivariateNormal(model)
+    >>> svi = SVI(model, guide, numpyro.optim.Adam(0.05), Trace_ELBO())
+    >>> fitted = svi.run(jax.random.key(0), 500, progress_bar=False)
+    >>> fs.interop.numpyro.variational(guide, fitted.params, 500, rng=0)
+    Draws(500 independent, d=1: shift)
+    """
+    jax = library("jax")
+    model = getattr(guide, "model", None) if model is None else model
+    if model is None or not callable(guide):
+        raise ArgumentTypeError(
+            "model" if callable(guide) else "guide",
+            "must be given with a guide that does not know it"
+            if callable(guide)
+            else f"must be a fitted guide; got {type(guide).__name__}",
+        )
+    if not isinstance(params, Mapping):
+        raise ArgumentTypeError(
+            "params", f"must map names to arrays, as svi_result.params; got {type(params).__name__}"
+        )
+    count = check_integer("n_draws", n_draws, 2)
+    target = _Target(model, model_args, model_kwargs or {})
+    key = jax.random.key(int(check_rng(rng).integers(2**31)))
+    positions = _guided(guide, params, key, count, target)
+    positions = jax.tree.map(lambda leaf: leaf[None], positions)
+    return _with_computed_scores(
+        target.log_density,
+        positions,
+        batch_size,
+        progress,
+        var_names=var_names,
+        on_nan=on_nan,
+        independent=True,
+    )
+
+
+def _guided(guide: Any, params: Any, key: Any, count: int, target: _Target) -> dict[str, Any]:
+    """Unconstrained draws of a guide, (draws, ...) for each site."""
+    numpyro, jax = library("numpyro"), library("jax")
+    if isinstance(guide, numpyro.infer.autoguide.AutoContinuous):
+        # Its own draws, which keep the digits that constrained values lose near a border.
+        latent = guide.get_posterior(params).sample(key, (count,))
+        return dict(jax.vmap(guide._unpack_latent)(latent))
+    if isinstance(guide, numpyro.infer.autoguide.AutoGuide):
+        drawn = guide.sample_posterior(
+            key, params, *target.args, sample_shape=(count,), **target.kwargs
+        )
+    else:
+        drawn = numpyro.infer.Predictive(guide, params=params, num_samples=count)(
+            key, *target.args, **target.kwargs
+        )
+    return jax.jit(jax.vmap(target.unconstrain))(_sites(drawn, target.sites, "guide"))
 
 
 def _with_computed_scores(
-    log_density: Callable[[Any], Any], positions: Any, batch_size: int | None, **options: Any
+    log_density: Callable[[Any], Any],
+    positions: Any,
+    batch_size: int | None,
+    progress: bool,
+    **options: Any,
 ) -> Draws:
     example = library("jax").tree.map(lambda leaf: leaf[0, 0], positions)
     function = tree_score(log_density, example, batch_size)
-    return collect(tree_blocks(positions), score=lambda x, rows: function(x), **options)
+    scores = with_progress(lambda x, rows: function(x), progress, batch_size)
+    return collect(tree_blocks(positions), score=scores, **options)
 
 
 def _sites(drawn: Mapping[str, Any], sites: Sequence[str], name: str) -> dict[str, Any]:
@@ -199,7 +328,11 @@ class _Target:
             )
         self.model = numpyro.handlers.seed(model, 0)
         self.args, self.kwargs = tuple(args), dict(kwargs)
-        trace = numpyro.handlers.trace(self.model).get_trace(*self.args, **self.kwargs)
+        # Improper priors can't be sampled from, so sites start as those of a sampler do.
+        started = numpyro.handlers.substitute(
+            self.model, substitute_fn=numpyro.infer.init_to_uniform
+        )
+        trace = numpyro.handlers.trace(started).get_trace(*self.args, **self.kwargs)
         latent = {
             name: site
             for name, site in trace.items()

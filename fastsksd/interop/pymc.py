@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from .._typing import Array, ArrayLike
-from .._validate import ArgumentError, ArgumentTypeError, check_samples
+from .._typing import Array, ArrayLike, Rng
+from .._validate import ArgumentError, ArgumentTypeError, check_integer, check_rng, check_samples
 from ._draws import Block, Draws, OnDivergence, OnNan, VarNames, collect, indexed
-from ._library import library
+from ._library import library, with_progress
 from .arviz import diverging, read, variables_of
 
-__all__ = ["draws", "score"]
+__all__ = ["draws", "score", "variational"]
 
 
 def score(model: Any, *, mode: str | None = None) -> Callable[[ArrayLike], Array]:
@@ -73,6 +73,7 @@ def draws(
     mode: str | None = None,
     on_divergence: OnDivergence = "error",
     on_nan: OnNan = "error",
+    progress: bool = True,
 ) -> Draws:
     """Posterior draws of a PyMC model in unconstrained space, with their scores.
 
@@ -95,6 +96,8 @@ def draws(
         What to do with draws that the sampler marks as divergent. Removing them may hide a misfit.
     on_nan : {"error", "drop"}
         What to do with draws or scores that are not finite.
+    progress : bool
+        Show progress on standard error, if scores take more than a few seconds.
 
     Returns
     -------
@@ -137,11 +140,88 @@ def draws(
     discrete = {v.name: _rows(values[v.name]).astype(v.dtype) for v in model.discrete_value_vars}
     return collect(
         blocks,
-        score=_gradient(model, shapes, discrete, mode),
+        score=with_progress(_gradient(model, shapes, discrete, mode), progress),
         diverging=diverging(idata),
         var_names=var_names,
         on_divergence=on_divergence,
         on_nan=on_nan,
+    )
+
+
+def variational(
+    approximation: Any,
+    n_draws: int = 1000,
+    *,
+    var_names: VarNames = None,
+    mode: str | None = None,
+    on_nan: OnNan = "error",
+    progress: bool = True,
+    rng: Rng = None,
+) -> Draws:
+    """Independent draws of a PyMC approximation in unconstrained space, with the model's scores.
+
+    Parameters
+    ----------
+    approximation : pymc.variational.Approximation
+        What ``pm.fit`` returned: mean field or full-rank ADVI, SVGD, ASVGD.
+    n_draws : int
+        Number of draws.
+    var_names : str or sequence of str, optional
+        Variables to test, by their names in the model; all by default.
+    mode : str, optional
+        PyTensor's compilation mode, as for `score`.
+    on_nan : {"error", "drop"}
+        What to do with draws or scores that are not finite.
+    progress : bool
+        Show progress on standard error, if scores take more than a few seconds.
+    rng : None, int or numpy.random.Generator
+        Seed of the draws.
+
+    Returns
+    -------
+    Draws
+        Independent draws with their scores.
+
+    Raises
+    ------
+    ValueError
+        If the model has discrete variables, or draws are not finite.
+
+    See Also
+    --------
+    draws : Posterior draws of a sampler.
+
+    Examples
+    --------
+    >>> import pymc as pm, fastsksd as fs
+    >>> with pm.Model() as model:
+    ...     scale = pm.HalfNormal("scale")
+    ...     approximation = pm.fit(2000, random_seed=0, progressbar=False)
+    >>> draws = fs.interop.pymc.variational(approximation, 500, mode="FAST_COMPILE", rng=0)
+    >>> draws
+    Draws(500 independent, d=1: scale_log__)
+    """
+    if not callable(getattr(approximation, "sample_dict_fn", None)):
+        raise ArgumentTypeError(
+            "approximation", f"must be what pymc.fit returned; got {type(approximation).__name__}"
+        )
+    count = check_integer("n_draws", n_draws, 2)
+    model = approximation.model
+    function = score(model, mode=mode)
+    seed = int(check_rng(rng).integers(2**31))
+    drawn = approximation.sample_dict_fn(count, random_seed=seed)
+    blocks = []
+    for variable in model.value_vars:
+        value = np.asarray(drawn[variable.name])
+        names = indexed(variable.name, value.shape[1:])
+        name = model.values_to_rvs[variable].name
+        blocks.append(Block(name, names, value.reshape(1, count, -1)))
+    return collect(
+        blocks,
+        score=with_progress(lambda x, rows: function(x), progress),
+        var_names=var_names,
+        on_nan=on_nan,
+        independent=True,
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from .._typing import Array, ArrayLike
 from .._validate import ArgumentError, ArgumentTypeError, check_samples
 from ._draws import Block, Draws, OnDivergence, OnNan, VarNames, collect
+from ._library import LateBar
 from .arviz import diverging, read, variables_of
 
 __all__ = ["draws", "score"]
@@ -46,9 +47,7 @@ def score(model: Any) -> Callable[[ArrayLike], Array]:
 
     def rows_to_scores(x: ArrayLike) -> Array:
         x = check_samples(x, d=d)
-        return _each(
-            lambda row: model.log_density_gradient(row, propto=True, jacobian=True)[1], x, d
-        )
+        return _each(_gradient_of(model), x, d)
 
     return rows_to_scores
 
@@ -60,6 +59,7 @@ def draws(
     var_names: VarNames = None,
     on_divergence: OnDivergence = "error",
     on_nan: OnNan = "error",
+    progress: bool = True,
 ) -> Draws:
     """Posterior draws of a Stan model in unconstrained space, with their scores.
 
@@ -77,6 +77,8 @@ def draws(
         What to do with draws that the sampler marks as divergent. Removing them may hide a misfit.
     on_nan : {"error", "drop"}
         What to do with draws or scores that are not finite, or that Stan rejects.
+    progress : bool
+        Show progress on standard error, if scores take more than a few seconds.
 
     Returns
     -------
@@ -100,9 +102,30 @@ def draws(
     >>> draws.test(rng=0).reject()
     False
     """
-    function = score(model)
+    _check_model(model)
     idata = read(idata)
-    theta = _parameters(model, variables_of(idata))
+    return unconstrained(
+        model,
+        variables_of(idata),
+        progress=progress,
+        diverging=diverging(idata),
+        var_names=var_names,
+        on_divergence=on_divergence,
+        on_nan=on_nan,
+    )
+
+
+def unconstrained(
+    model: Any,
+    variables: Mapping[str, tuple[np.ndarray, Any]],
+    *,
+    argument: str = "idata",
+    progress: bool = True,
+    **options: Any,
+) -> Draws:
+    """`Draws` of constrained `variables`, which came as `argument`; options as of `collect`."""
+    _check_model(model)
+    theta = _parameters(model, variables, argument)
     chains, length = theta.shape[:2]
     names = model.param_unc_names()
     x = _each(
@@ -112,11 +135,8 @@ def draws(
     ).reshape(chains, length, -1)
     return collect(
         [Block(_base(name), [name], x[:, :, k : k + 1]) for k, name in enumerate(names)],
-        score=lambda x, rows: function(x),
-        diverging=diverging(idata),
-        var_names=var_names,
-        on_divergence=on_divergence,
-        on_nan=on_nan,
+        score=lambda x, rows: _each(_gradient_of(model), x, len(names), progress),
+        **options,
     )
 
 
@@ -129,15 +149,20 @@ def _check_model(model: Any) -> None:
         )
 
 
-def _each(function: Callable[[Any], Any], rows: Array, width: int) -> Array:
+def _gradient_of(model: Any) -> Callable[[Any], Any]:
+    return lambda row: model.log_density_gradient(row, propto=True, jacobian=True)[1]
+
+
+def _each(function: Callable[[Any], Any], rows: Array, width: int, progress: bool = False) -> Array:
     """`function` of each row; NaN if Stan rejects the row, Stan's own error if it rejects all."""
     out = np.full((rows.shape[0], width), np.nan)
-    errors = []
+    errors, bar = [], LateBar(len(rows), progress)
     for k, row in enumerate(rows):
         try:
             out[k] = function(row)
         except RuntimeError as error:
             errors.append(error)
+        bar(k + 1)
     if errors and len(errors) == rows.shape[0]:
         raise errors[0]
     return out
@@ -147,7 +172,9 @@ def _base(name: str) -> str:
     return name.partition(".")[0]
 
 
-def _parameters(model: Any, variables: Mapping[str, tuple[np.ndarray, Any]]) -> np.ndarray:
+def _parameters(
+    model: Any, variables: Mapping[str, tuple[np.ndarray, Any]], argument: str
+) -> np.ndarray:
     """All parameters in Stan's order, (chains, draws, k): the first index runs fastest."""
     names = model.param_names()
     odd = [name for name in names if ":" in name or name.endswith((".real", ".imag"))]
@@ -159,7 +186,7 @@ def _parameters(model: Any, variables: Mapping[str, tuple[np.ndarray, Any]]) -> 
     for base in dict.fromkeys(map(_base, names)):
         if base not in variables:
             raise ArgumentError(
-                "idata",
+                argument,
                 f"has no variable {base!r} of the model; "
                 f"there are {', '.join(map(repr, variables))}",
             )
@@ -169,9 +196,10 @@ def _parameters(model: Any, variables: Mapping[str, tuple[np.ndarray, Any]]) -> 
         flat = np.transpose(values, (0, 1, *axes)).reshape(*values.shape[:2], -1)
         last = tuple(int(index) for index in expected[-1].split(".")[1:])
         if values.shape[2:] != last:
-            raise ValueError(
-                f"`idata`: {base!r} must have the shape {last} it has in the model; "
-                f"got {values.shape[2:]}."
+            raise ArgumentError(
+                argument,
+                f"must have {base!r} in the shape {last} it has in the model; "
+                f"got {values.shape[2:]}",
             )
         columns.append(flat)
     return np.concatenate(columns, axis=2)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -17,6 +19,27 @@ from .._validate import (
     real_array,
     score_is_array,
 )
+
+_Method = TypeVar("_Method", bound=Callable[..., Array])
+
+
+def finite(method: _Method) -> _Method:
+    """Let a method refuse points `x` that lie so far out that what it computes is not finite."""
+
+    @functools.wraps(method)
+    def checked(self: Any, x: ArrayLike, *others: Any, **named: Any) -> Array:
+        with np.errstate(all="ignore"):
+            values = method(self, x, *others, **named)
+        lost = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
+        if lost.any():
+            raise ArgumentError(
+                "x",
+                f"lies so far out of the model in row {int(lost.argmax())} that its "
+                f"`{method.__name__}` overflows",
+            )
+        return values
+
+    return cast(_Method, checked)
 
 
 class Model:
@@ -224,6 +247,20 @@ def check_direction(r: ArrayLike, d: int) -> Array:
     if not np.all(np.isfinite(r)):
         raise ArgumentError("r", "holds NaN or infinity")
     return r
+
+
+def check_fit_samples(x: ArrayLike, fewest: Callable[[int], int]) -> Array:
+    """Samples to fit a model to, at least ``fewest(d)`` of them, none of their columns constant."""
+    x = check_samples(x, min_rows=2)
+    n, d = x.shape
+    if n < fewest(d):
+        raise ArgumentError(
+            "x", f"must hold at least {fewest(d)} samples of {d} dimensions for this model; got {n}"
+        )
+    constant = np.flatnonzero(np.all(x == x[0], axis=0))
+    if constant.size:
+        raise ArgumentError("x", f"has a constant column, {constant[0]}, that no density fits")
+    return x
 
 
 def parameter(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Array:

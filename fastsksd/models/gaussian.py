@@ -8,8 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from .._typing import Array, ArrayLike, Rng
-from .._validate import ArgumentError, check_integer, check_rng, frozen, real_array
-from .base import Model, parameter, per_coordinate
+from .._validate import ArgumentError, check_choice, check_integer, check_rng, frozen, real_array
+from .base import Model, check_fit_samples, finite, parameter, per_coordinate
+from .em import fit_mixture
+
+COVARIANCES = ("full", "diagonal")
 
 
 class Gaussian(Model):
@@ -44,6 +47,37 @@ class Gaussian(Model):
         self.mean = per_coordinate("mean", mean, self.d)
         self._cov = _Covariance("cov", cov, self.d)
 
+    @classmethod
+    def fit(cls, x: ArrayLike, *, cov: str = "full") -> Gaussian:
+        """Fit by maximum likelihood.
+
+        Parameters
+        ----------
+        x : (n, d) array
+            Samples, more of them than dimensions.
+        cov : {"full", "diagonal"}
+            Any covariance matrix, or independent coordinates.
+
+        Returns
+        -------
+        Gaussian
+            With the mean of the samples, and their covariance with divisor n.
+
+        Examples
+        --------
+        >>> from fastsksd import models
+        >>> model = models.Gaussian.fit([[0.0, 1.0], [2.0, 1.5], [1.0, 3.5]])
+        >>> model.mean, model.cov.round(3).tolist()
+        (array([1., 2.]), [[0.667, 0.167], [0.167, 1.167]])
+        """
+        check_choice("cov", cov, COVARIANCES)
+        x = check_fit_samples(x, lambda d: d + 1 if cov == "full" else 2)
+        mean = x.mean(axis=0)
+        centred = x - mean
+        if cov == "diagonal":
+            return cls(mean, np.mean(centred**2, axis=0))
+        return cls(mean, centred.T @ centred / x.shape[0])
+
     @property
     def cov(self) -> Array:
         """Covariance matrix, (d, d)."""
@@ -53,13 +87,16 @@ class Gaussian(Model):
         n = check_integer("n", n, 1)
         return self.mean + self._cov.colour(check_rng(rng).standard_normal((n, self.d)))
 
+    @finite
     def score(self, x: ArrayLike) -> Array:
         return -self._cov.solve(self._check_points(x) - self.mean)
 
+    @finite
     def score_along(self, x: ArrayLike, r: ArrayLike) -> Array:
         x, r = self._check_points_and_direction(x, r)
         return np.tile(-self._cov.solve(r[None, :]), (x.shape[0], 1))
 
+    @finite
     def log_density(self, x: ArrayLike) -> Array:
         return self._cov.log_density(self._check_points(x) - self.mean)
 
@@ -116,6 +153,54 @@ class GaussianMixture(Model):
     def __repr__(self) -> str:
         return f"GaussianMixture(d={self.d}, components={self.weights.size})"
 
+    @classmethod
+    def fit(
+        cls, x: ArrayLike, n_components: int, *, cov: str = "full", n_starts: int = 5, rng: Rng = 0
+    ) -> GaussianMixture:
+        """Fit by maximum likelihood, with the EM algorithm.
+
+        Parameters
+        ----------
+        x : (n, d) array
+            Samples.
+        n_components : int
+            Number of components.
+        cov : {"full", "diagonal"}
+            Any covariance matrices, or independent coordinates within each component.
+        n_starts : int
+            Number of random starts, of which the most likely end is taken.
+        rng : None, int or numpy.random.Generator
+            Source of the starts. Fixed by default: the same samples have the same fit.
+
+        Returns
+        -------
+        GaussianMixture
+            Components by increasing first coordinate of their means.
+
+        Notes
+        -----
+        The likelihood has no bound: a component may shrink to a single sample. So no variance falls
+        below a millionth of that of all samples, and an end with a component of fewer than d + 2
+        samples is taken only if there is no other.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsksd import models
+        >>> truth = models.GaussianMixture([0.3, 0.7], [[-4.0], [4.0]], 1.0)
+        >>> model = models.GaussianMixture.fit(truth.sample(1000, rng=0), 2)
+        >>> bool(abs(model.weights[0] - 0.3) < 0.05)
+        True
+        """
+        check_choice("cov", cov, COVARIANCES)
+        k, starts = (
+            check_integer("n_components", n_components, 1),
+            check_integer("n_starts", n_starts, 1),
+        )
+        x = check_fit_samples(x, lambda d: k * (d + 2))
+        weights, means, covs = fit_mixture(x, k, cov == "full", starts, check_rng(rng))
+        return cls(weights, means, list(covs))
+
     @property
     def covs(self) -> Array:
         """Covariance matrices, (k, d, d)."""
@@ -130,9 +215,11 @@ class GaussianMixture(Model):
             x[rows] = self.means[k] + cov.colour(x[rows])
         return x
 
+    @finite
     def score(self, x: ArrayLike) -> Array:
         return self._responsibilities_and_scores(self._check_points(x))[2]
 
+    @finite
     def score_along(self, x: ArrayLike, r: ArrayLike) -> Array:
         # With responsibilities w_k and component scores s_k the derivative is
         # sum_k w_k (H_k r + (s_k - s) (s_k - s).r). The centred form loses no digits in the tails.
@@ -142,6 +229,7 @@ class GaussianMixture(Model):
         curved = np.einsum("kn,knd->nd", weights * (scores @ r), scores)
         return curved - weights.T @ np.concatenate([cov.solve(r[None, :]) for cov in self._covs])
 
+    @finite
     def log_density(self, x: ArrayLike) -> Array:
         joint = self._log_joint(self._check_points(x))
         top = joint.max(axis=0)

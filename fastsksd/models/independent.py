@@ -9,9 +9,10 @@ import numpy as np
 
 from .._typing import Array, ArrayLike, Rng
 from .._validate import ArgumentError, check_integer, check_number, check_rng
-from .base import Model, per_coordinate
+from .base import Model, check_fit_samples, finite, per_coordinate
 
 _UNIT_VARIANCE_LAPLACE = 1 / math.sqrt(2)
+_DF_RANGE = (0.1, 1e4)  # of fitted degrees of freedom
 
 
 class _Independent(Model):
@@ -34,13 +35,16 @@ class _Independent(Model):
         n = check_integer("n", n, 1)
         return self.loc + self.scale * self._draw(check_rng(rng), (n, self.d))
 
+    @finite
     def score(self, x: ArrayLike) -> Array:
         return self._slope(self._standardise(self._check_points(x))) / self.scale
 
+    @finite
     def score_along(self, x: ArrayLike, r: ArrayLike) -> Array:
         x, r = self._check_points_and_direction(x, r)
         return self._curvature(self._standardise(x)) * (r / self.scale**2)
 
+    @finite
     def log_density(self, x: ArrayLike) -> Array:
         z = self._standardise(self._check_points(x))
         return self._log_density(z).sum(axis=1) - np.log(self.scale).sum()
@@ -94,6 +98,31 @@ class Laplace(_Independent):
     ) -> None:
         super().__init__(d, scale, loc)
 
+    @classmethod
+    def fit(cls, x: ArrayLike) -> Laplace:
+        """Fit by maximum likelihood.
+
+        Parameters
+        ----------
+        x : (n, d) array
+            Samples.
+
+        Returns
+        -------
+        Laplace
+            With the median and the mean absolute deviation from it, of each coordinate.
+
+        Examples
+        --------
+        >>> from fastsksd import models
+        >>> model = models.Laplace.fit([[0.0], [1.0], [5.0]])
+        >>> model.loc, model.scale
+        (array([1.]), array([1.66666667]))
+        """
+        x = check_fit_samples(x, lambda d: 2)
+        loc = np.median(x, axis=0)
+        return cls(x.shape[1], np.abs(x - loc).mean(axis=0), loc)
+
     def _draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Array:
         return rng.laplace(size=shape)
 
@@ -141,8 +170,38 @@ class StudentT(_Independent):
     def __repr__(self) -> str:
         return f"StudentT(d={self.d}, df={self.df:g})"
 
+    @classmethod
+    def fit(cls, x: ArrayLike, *, df: float | None = None) -> StudentT:
+        """Fit by maximum likelihood.
+
+        Parameters
+        ----------
+        x : (n, d) array
+            Samples.
+        df : float, optional
+            Degrees of freedom; fitted too where they are not given, one number for all coordinates,
+            between 0.1 and 10,000.
+
+        Returns
+        -------
+        StudentT
+            With a centre and a scale for each coordinate.
+
+        Examples
+        --------
+        >>> from fastsksd import models
+        >>> model = models.StudentT.fit(models.StudentT(3, df=4).sample(5000, rng=0))
+        >>> bool(3.5 < model.df < 4.5)
+        True
+        """
+        x = check_fit_samples(x, lambda d: 3)
+        if df is not None:
+            df = check_number("df", df, 0, strict=True)
+        df, loc, scale = _fit_student(x, df)
+        return cls(x.shape[1], df, scale, loc)
+
     def _draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Array:
-        return rng.standard_t(self.df, size=shape)
+        return student_draws(rng, self.df, shape)
 
     def _log_density(self, z: Array) -> Array:
         return student_log_density(z, self.df)
@@ -154,7 +213,58 @@ class StudentT(_Independent):
         return student_curvature(z, self.df)
 
 
+def _fit_student(x: Array, df: float | None) -> tuple[float, Array, Array]:
+    """Degrees of freedom, centres and scales; a search for the former, EM for the others."""
+    from scipy.optimize import minimize_scalar
+
+    low, middle, high = np.quantile(x, [0.25, 0.5, 0.75], axis=0)
+    spread = np.where(high > low, high - low, x.std(axis=0))
+    best = middle, spread
+    if df is not None:
+        return (df, *_student_location_scale(x, df, *best))
+
+    def loss(log_df: float) -> float:
+        nonlocal best  # a good start for the next
+        best = _student_location_scale(x, math.exp(log_df), *best)
+        loc, scale = best
+        logs = student_log_density((x - loc) / scale, math.exp(log_df)) - np.log(scale)
+        return -float(logs.mean(axis=0).sum())
+
+    found = minimize_scalar(
+        loss, bounds=np.log(_DF_RANGE), method="bounded", options={"xatol": 1e-6}
+    )
+    df = math.exp(found.x)
+    return (df, *_student_location_scale(x, df, *best))
+
+
+def _student_location_scale(
+    x: Array, df: float, loc: Array, scale: Array, tol: float = 1e-9, most: int = 1000
+) -> tuple[Array, Array]:
+    """Centres and scales for given degrees of freedom.
+
+    EM with an expanded parameter, which takes few steps (Kent, Tyler and Vardi, 1994).
+    """
+    for _ in range(most):
+        weights = (df + 1.0) / (df + ((x - loc) / scale) ** 2)
+        total = weights.sum(axis=0)
+        new_loc = (weights * x).sum(axis=0) / total
+        new_scale = np.sqrt((weights * (x - new_loc) ** 2).sum(axis=0) / total)
+        change = max(np.abs((new_loc - loc) / scale).max(), np.abs(new_scale / scale - 1.0).max())
+        loc, scale = new_loc, new_scale
+        if change < tol:
+            break
+    return loc, scale
+
+
 # One Student-t coordinate, in forms that neither overflow nor cancel for large |z|.
+
+
+def student_draws(rng: np.random.Generator, df: float, shape: tuple[int, int]) -> Array:
+    """Independent draws of Student's t; with few degrees of freedom they may be beyond numbers."""
+    z = rng.standard_t(df, size=shape)
+    if not np.all(np.isfinite(z)):
+        raise ArgumentError("df", f"is so small that draws overflow; got {df:g}")
+    return z
 
 
 def student_log_density(z: Array, df: float) -> Array:

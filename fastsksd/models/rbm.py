@@ -10,7 +10,7 @@ from .._typing import Array, ArrayLike, Rng
 from .._validate import check_choice, check_integer, check_number, check_rng, frozen
 from ..compute.gibbs import run_chains, ziggurat_edges
 from ..compute.streams import draw_seed
-from .base import Model, parameter
+from .base import Model, finite, parameter
 
 COUPLINGS = {"half": 0.5, "full": 1.0}  # factor of x^T B h in the exponent
 
@@ -161,15 +161,18 @@ class GaussBernRBM(Model):
         n, burn_in = check_integer("n", n, 1), check_integer("burn_in", burn_in, 1)
         return self._run_chains(1 + np.arange(n) * burn_in // n, rng)
 
+    @finite
     def score(self, x: ArrayLike) -> Array:
         x = self._check_points(x)
         return self.b - x + np.tanh(self._fields(x)) @ self._coupled.T
 
+    @finite
     def score_along(self, x: ArrayLike, r: ArrayLike) -> Array:
         x, r = self._check_points_and_direction(x, r)
         slope = 1.0 - np.tanh(self._fields(x)) ** 2
         return (slope * (r @ self._coupled)) @ self._coupled.T - r
 
+    @finite
     def log_density(self, x: ArrayLike) -> Array:
         """Unnormalised log-density, without the partition function.
 

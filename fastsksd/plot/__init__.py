@@ -5,11 +5,13 @@ axes. Colours are those of Okabe and Ito, which colour-blind readers can tell ap
 by colour alone. No setting of matplotlib is changed.
 """
 
+from .differences import differences
 from .page import report
 from .pictures import effects, members, null, samples, slices, spectrum, witness
 from .rates import power
 
 __all__ = [
+    "differences",
     "effects",
     "members",
     "null",

@@ -70,7 +70,7 @@ def report(result: GofResult, *, names: Sequence[str] | None = None, alpha: floa
         f"(p-value {result.pvalue:.3g}, {result.n_test} samples)"
     )
     if result.draws_needed:
-        title = f"The chains are {result.verdict_at(alpha)}"
+        title = f"The {'samples' if result.weighted else 'chains'} are {result.verdict_at(alpha)}"
     figure.suptitle(textwrap.fill(title, 90 if len(panels) > 1 else 45))
     return figure
 

@@ -181,7 +181,8 @@ def members(result: GofResult, *, ax: Axes | None = None, alpha: float = 0.05) -
     shown = result.members[:_BARS]
     labels = [_member_label(member) for member in shown]
     if result.draws_needed:
-        raise ArgumentError("result", "has no p-values: its chains are too short to tell")
+        lacking = "samples are too few" if result.weighted else "chains are too short"
+        raise ArgumentError("result", f"has no p-values: its {lacking} to tell")
     values = [-np.log10(member.adjusted_pvalue) for member in shown]
     draw_bars(ax, values, labels, [member.adjusted_pvalue <= alpha for member in shown])
     ax.axvline(

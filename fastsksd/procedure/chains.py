@@ -6,7 +6,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._validate import ArgumentError, ArgumentTypeError, Option, counted, score_is_array
+from .._typing import Array
+from .._validate import (
+    ArgumentError,
+    ArgumentTypeError,
+    Option,
+    check_samples,
+    counted,
+    evaluate_score,
+    score_is_array,
+)
 
 
 class Chains(NamedTuple):
@@ -71,6 +80,21 @@ def flattened(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
         score = values.reshape(-1, shape[2])
     labels = np.repeat(np.arange(shape[0]), shape[1])
     return np.asarray(x).reshape(-1, shape[2]), score, labels
+
+
+def check_draws(x: Any, name: str, *, min_rows: int = 0, d: int | None = None) -> Array:
+    """Samples, (n, d), or draws of chains, (chains, draws, d), as finite float64."""
+    shape = tuple(np.shape(x))
+    if len(shape) != 3:
+        return check_samples(x, name, min_rows=min_rows, d=d)
+    flat = np.asarray(x).reshape(-1, shape[2])
+    return check_samples(flat, name, min_rows=min_rows, d=d).reshape(shape)
+
+
+def evaluate_draws(score: Any, x: Array) -> Array:
+    """Scores at samples, (n, d), or at draws of chains, (chains, draws, d)."""
+    flat, values, _ = flattened(x, score, None)
+    return evaluate_score(values, flat).reshape(x.shape)
 
 
 def as_chains(chains: Any, n: int) -> Chains | None:

@@ -14,7 +14,7 @@ from ..compute.chi_square import limit_weights
 from ..compute.linalg import product
 from ..compute.medians import median_distances
 from ..compute.projections import project, spread
-from ..engines import Source
+from ..engines import DEVICE_ENGINES, Source, choose_engine
 from ..engines.fourier import SeriesTooLong
 from ..engines.pairs import statistic as pair_statistic
 from ..kernels import FlatProjection, Kernel
@@ -22,6 +22,7 @@ from ..slices import Slices
 from .evaluation import Evaluation, Outcome, sliced_evaluation
 from .family import Pool
 from .grouped import grouped_members
+from .importance import pair_weight
 from .nulls import Weights, resampling_scale
 from .plan import Plan, check_test_size
 from .split import Part, Split
@@ -52,6 +53,7 @@ def evaluate(plan: Plan, split: Any) -> Outcome:
             plan.n_resamples,
             stretch=samples.stretch,
             edges=edges,
+            importance=samples.weights,
             rng=plan.rng,
         )
     members = [one for part in split.parts for one in _evaluate_part(plan, split, part, weights)]
@@ -78,7 +80,8 @@ def _evaluate_part(
         for pool in part.pools
         for start, stop in pairwise((0, *(one.size for one in pool.sets)))
     ]
-    _resample(groups, weights, part.stretch.start, resampling_scale(plan.null, part.n))
+    scale = resampling_scale(plan.null, part.n, part.tested.weights)
+    _resample(groups, weights, part.stretch.start, scale)
     for pool in part.pools:
         mine = [group for group in groups if group.pool is pool]
         for count, one in enumerate(pool.sets, start=1):
@@ -102,21 +105,42 @@ class _Group:
             source=Source(tested.x, cast(Array, tested.scores), slices.r, slices.g),
             n_resamples=plan.n_resamples,
             multiples=pool.multiples,
-            signs=plan.null == "wild",
+            signs=plan.null == "wild" and tested.weights is None,
         )
         self.sums: dict[float, Array] = {}
+        self.importance = tested.weights
+        if self.importance is not None:
+            self.sums = _weighted_sums(plan, y, s, a, self.h, pool.multiples, self.importance)
         self.replicates: dict[float, list[Array]] = {multiple: [] for multiple in pool.multiples}
 
     def add(self, batch: Array, first: int, scale: float) -> None:
         """Meet a batch of weights, whose columns for this part begin at `first`."""
         results = self.pairs.sums_and_replicates_at(self.multiples, batch, first)
         for multiple, (total, values) in zip(self.multiples, results, strict=True):
-            self.sums[multiple] = total
+            if self.importance is None:
+                self.sums[multiple] = total
             self.replicates[multiple].append(scale * values)
 
     def statistics(self, multiple: float) -> Array:
         """U-statistic of each slice."""
-        return check_statistic(pair_statistic(self.pairs, self.sums[multiple], "u"))
+        pairs = pair_weight(self.pairs.n, self.importance)
+        return check_statistic(self.sums[multiple] / pairs)
+
+
+def _weighted_sums(
+    plan: Plan, y: Array, s: Array, a: Array, h: Array, multiples: Sequence[float], w: Array
+) -> dict[float, Array]:
+    """``sum_{i != j} w_i w_j mu_ij`` of each slice: the replicate of w along it alone."""
+    name = "cpu" if plan.engine_name in ("auto", *DEVICE_ENGINES) else plan.engine_name
+    load, code = choose_engine(name, plan.tol), plan.kernel.code
+    sums = {multiple: np.empty(len(y)) for multiple in multiples}
+    for q in range(len(y)):
+        one = slice(q, q + 1)
+        pairs = load(code, y[one], s[one], a[one], h[one], n_resamples=1, multiples=multiples)
+        results = pairs.sums_and_replicates_at(multiples, w[None])
+        for multiple, (_, values) in zip(multiples, results, strict=True):
+            sums[multiple][q] = values[0]
+    return sums
 
 
 def _resample(groups: Sequence[_Group], weights: Weights, first: int, scale: float) -> None:
@@ -177,6 +201,10 @@ def _project(
     Along a slice where the part does not vary, the bandwidth is the deviation of all samples.
     """
     x, scores = part.tested.x, cast(Array, part.tested.scores)
+    if part.tested.weights is not None:
+        typical = part.tested.typical.x
+        g = slices.g
+        kernel = type(kernel)(kernel.bandwidths(product(g, typical), spread(typical, g)))
     try:
         return project(x, scores, slices, kernel)
     except FlatProjection:
@@ -198,13 +226,16 @@ def evaluate_pairs(
 ) -> Evaluation:
     """A statistic of all samples without slices, from its terms of pairs."""
     nulls: dict[str, Any]
+    importance = None if weights is None else weights.importance
     if weights is None:
         sums, nulls = pairs.sums(), {"chi2_weights": limit_weights(pairs.spectrum(), pairs.n)}
     else:
         results = [pairs.sums_and_replicates(batch) for batch in weights.batches()]
         sums, replicates = results[0][0], np.concatenate([values for _, values in results])
-        nulls = {"replicates": resampling_scale(null, pairs.n) * replicates}
-    statistics = check_statistic(pair_statistic(pairs, sums, "u"))
+        nulls = {"replicates": resampling_scale(null, pairs.n, importance) * replicates}
+    if importance is not None:
+        sums = pairs.sums_and_replicates(importance[None])[1]
+    statistics = check_statistic(sums / pair_weight(pairs.n, importance))
     bandwidths = np.array([h])
     return Evaluation(
         name, name, multiple, "all", None, statistics, bandwidths, pairs.name, **nulls

@@ -49,7 +49,9 @@ class Met(NamedTuple):
     total, own : arrays
         Sums over all samples.
     n : int
-        Number of samples.
+        Number of samples, or of stretches.
+    pairs : float
+        Number of pairs of samples, each counted twice; with importance weights the sum of theirs.
     """
 
     statistics: Array
@@ -58,22 +60,24 @@ class Met(NamedTuple):
     total: Array
     own: Array
     n: int
+    pairs: float
 
     def coordinates(self) -> Array:
         """What belongs to each coordinate of the statistic, (d,)."""
         sums = self.component.features.coordinate_sums(self.total, self.own)
-        return sums / (self.n * (self.n - 1.0))
+        return sums / self.pairs
 
 
 class Groups(NamedTuple):
     """Groups of `size` consecutive rows. They begin anew at every break, the first of which is 0.
 
     The number of a group is that of its stretch between breaks times a large number, plus its
-    number within.
+    number within. Rows may be `dependent` on others of their group, as draws of chains are.
     """
 
     breaks: tuple[int, ...]
     size: int
+    dependent: bool = False
 
     def cut(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of the groups of rows first..last, and their edges counted from `first`."""
@@ -92,16 +96,14 @@ class Groups(NamedTuple):
 
     def doubled(self) -> Groups:
         """Groups of twice the size."""
-        return Groups(self.breaks, 2 * self.size)
+        return self._replace(size=2 * self.size)
 
 
 class Stretches(NamedTuple):
-    """The stretches of chains as groups, from ``edges[k]`` to ``edges[k + 1]``, of any length.
-
-    Pairs within a stretch have a mean of their own, so they are the same in all replicates.
-    """
+    """The stretches of chains as groups, from ``edges[k]`` to ``edges[k + 1]``, of any length."""
 
     edges: np.ndarray
+    dependent: bool = True
 
     def cut(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         """As `Groups.cut`."""
@@ -149,6 +151,8 @@ class FeatureSums:
 
     def _clear(self) -> None:
         self.n = [0] * len(self.components)
+        # The sum of importance weights and of their squares; zero where there are none.
+        self.importance = np.zeros((len(self.components), 2))
         self.own = [np.zeros(one.features.own_size) for one in self.components]
         self._place: dict[int, int] = {}  # of each group in the arrays
         self._sums = [np.zeros((_ROOM, one.features.size)) for one in self.components]
@@ -192,7 +196,10 @@ class FeatureSums:
             y, t = inside[id(metric)].x[low:high], inside[id(metric)].scores
             assert t is not None
             begin, end = np.searchsorted(edges, [low, high])
-            sums, own = features.group_sums(y, t[low:high], edges[begin : end + 1] - low)
+            w = None if block.weights is None else block.weights[low:high]
+            sums, own = features.group_sums(y, t[low:high], edges[begin : end + 1] - low, w)
+            if w is not None:
+                self.importance[k] += w.sum(), w @ w
             self._sums[k][places[begin:end]] += sums
             self.own[k] += own
             self.n[k] += high - low
@@ -217,6 +224,7 @@ class FeatureSums:
             self._sums[k][places] += other._sums[k][: numbers.size]
             self.own[k] += other.own[k]
             self.n[k] += other.n[k]
+        self.importance += other.importance
 
     def double(self) -> None:
         """Make one group of every two neighbours."""
@@ -237,8 +245,17 @@ class FeatureSums:
         """Numbers of the groups, in order."""
         return self._sorted()[0]
 
+    def sums_of(self, k: int) -> Array:
+        """Sums of the features of component k over the groups in order, (groups, features)."""
+        return self._sums[k][self._sorted()[1]]
+
     def meet(self, weights: Array, null: str) -> list[Met]:
-        """Statistics and replicates of all components, for weights of the groups in order."""
+        """Statistics and replicates of all components, for weights of the groups in order.
+
+        Pairs within groups of dependent rows have a mean of their own. They are left out, or the
+        same in all replicates.
+        """
+        dependent = self.groups.dependent
         numbers, order = self._sorted()
         rows = self.groups.first_rows(numbers)
         results = []
@@ -248,15 +265,20 @@ class FeatureSums:
             sums, own, n = self._sums[k][order[start:stop]], self.own[k], self.n[k]
             total = sums.sum(axis=0)
             mine = np.ascontiguousarray(weights[:, start:stop])
-            if isinstance(self.groups, Stretches) and one.features.by_feature:
-                # Pairs within stretches are left out, and units are those of sums over them.
+            if dependent and one.features.by_feature:
+                # Units are those of sums over groups.
                 own, n = np.einsum("gf,gf->f", sums, sums), len(sums)
-            statistics = one.features.pair_sums(total, own, n) / (n * (n - 1.0))
-            scale = resampling_scale(null, n)
-            if isinstance(self.groups, Stretches) and not one.features.by_feature:
+            pairs, scale = n * (n - 1.0), resampling_scale(null, n)
+            if self.importance[k].any():
+                weight, squares = self.importance[k].tolist()
+                scale *= pairs / (weight**2 - squares)
+                pairs = weight**2 - squares
+            statistics = one.features.pair_sums(total, own, n) / pairs
+            if dependent and not one.features.by_feature:
                 mine = np.vstack([mine, np.ones(mine.shape[1], mine.dtype)])
             replicates = scale * one.features.replicates(sums, own, n, mine)
-            if len(mine) > len(weights):  # what pairs within stretches add to the statistic
+            if len(mine) > len(weights):  # what pairs within groups add to the statistic
                 replicates = replicates[:-1] + (statistics.sum() - replicates[-1])
-            results.append(Met(check_statistic(statistics), replicates, one, total, own, n))
+            statistics = check_statistic(statistics)
+            results.append(Met(statistics, replicates, one, total, own, n, pairs))
         return results

@@ -39,6 +39,7 @@ from ..kernels import FlatProjection, Kernel
 from .evaluation import Evaluation, sliced_evaluation
 from .family import Pool
 from .feature_sums import Component, FeatureSums, Groups, Met, Stretches, group_size, group_weights
+from .importance import even_size
 from .metric import Metric, full
 from .moments import DEGREES, MomentFeatures, location_and_unit
 from .plan import Plan
@@ -48,6 +49,7 @@ from .unsliced import (
     LARGEST_DEGREES,
     WIDTHS,
     has_full_metric,
+    has_moments,
     moment_evaluations,
     whole_vector_evaluations,
 )
@@ -59,10 +61,10 @@ _FEATURES = 1500  # of a kernel of the whole vector, about
 _MOST_LINEAR = 10_000  # of the linear kernel
 _BLOCK = 8192  # samples whose range is looked at a time
 _AT_ONCE = 2**23  # numbers: sums over groups in memory at a time
-_MOST_OF_SLICES = 4000  # features of slices in one component, about
+MOST_OF_SLICES = 4000  # features of slices in one component, about
 # Features of a slice that are always affordable. With heavy tails the kernel fades where the series
 # would be longer, but not within the range of 99% of the samples.
-_LONG = 128.0
+LONG = 128.0
 _CORE = 0.99
 _FADE = 1.0  # bandwidths over which the kernel fades, or a tenth of the range if that is more
 
@@ -76,6 +78,8 @@ class Known(Protocol):
         Whether other samples may be out of their range.
     n : int
         Their number.
+    effective : float
+        The same with importance weights.
     rest : int
         The first row that the metric "full" is not learnt on.
     learning : Samples
@@ -84,6 +88,7 @@ class Known(Protocol):
 
     fade: bool
     n: int
+    effective: float
     rest: int
 
     @property
@@ -111,7 +116,7 @@ class AllSamples:
 
     def __init__(self, samples: Samples) -> None:
         self.samples = samples
-        self.n = len(samples.x)
+        self.n, self.effective = len(samples.x), samples.effective
         self.rest = self.n // _LEARNT_ON
         if samples.stretch is not None:
             inner = starts_of(samples.stretch)[1:]
@@ -120,11 +125,11 @@ class AllSamples:
     @property
     def learning(self) -> Samples:
         """The first part of the samples."""
-        return self.samples.part(slice(0, self.rest))
+        return self.samples.part(slice(0, self.rest)).typical
 
     def some(self, stretch: slice) -> Samples:
         """Samples spread evenly over a stretch."""
-        part = self.samples.part(stretch)
+        part = self.samples.part(stretch).typical
         n = len(part.x)
         if n <= _ENOUGH:
             return part
@@ -164,8 +169,8 @@ class Head:
     fade = True
 
     def __init__(self, samples: Samples, separate: bool = False) -> None:
-        self.learning = samples
-        self.n = len(samples.x)
+        self.learning = samples.typical
+        self.n, self.effective = len(samples.x), samples.effective
         self.rest = 0 if separate else self.n
 
     def some(self, stretch: slice) -> Samples:
@@ -353,17 +358,19 @@ def fix_family(plan: Plan, parts: Sequence[Part], known: Known) -> Family:
         for pool in part.pools:
             made.slices(part, pool)
     kind = plan.precondition if isinstance(plan.precondition, str) else "given"
-    learnt = has_full_metric(kind, known.n, known.learning.x.shape[1])
+    learnt = has_full_metric(kind, known.effective, known.learning.x.shape[1])
+    enough = plan.weights is None or has_moments(even_size(plan.weights))
     if kind != "full":
         label = "diagonal" if kind == "auto" else kind
         metric = next(part.metric for part in parts if part.name == "all")
-        made.whole_vector("all", label, metric, 0)
-        made.moments("all", label, metric, 0, sums=not learnt)
+        made.whole_vector("all", label, metric, 0, enough)
+        if enough:
+            made.moments("all", label, metric, 0, sums=not learnt)
     if learnt:
         head = known.learning
         metric = full(head.x, cast(Array, head.scores))
-        made.whole_vector("held out", "full", metric, known.rest)
-        if kind == "auto":
+        made.whole_vector("held out", "full", metric, known.rest, enough)
+        if kind == "auto" and enough:
             made.moments("held out", "full", metric, known.rest, sums=True)
     return Family(tuple(made.components), tuple(made.members))
 
@@ -390,7 +397,7 @@ class _Maker:
         extremes = known.extremes(part.metric, g, stretch)
         y = product(g, known.some(stretch).within(part.metric).x)
         ranges = pairwise((0, *(one.size for one in pool.sets)))
-        step = int(_MOST_OF_SLICES // _LONG)
+        step = int(MOST_OF_SLICES // LONG)
         batches = [
             [slice(k, min(k + step, last)) for k in range(first, last, step)]
             for first, last in ranges
@@ -398,7 +405,7 @@ class _Maker:
         numbers = {}
         for multiple in pool.multiples:
             code, scaled = plan.kernel.code, multiple * h
-            reach = _reach(code, y, scaled, *extremes, known.fade, plan.tol)
+            reach = reach_of(code, y, scaled, *extremes, known.fade, plan.tol)
 
             def number(some: slice, scaled: Array = scaled, reach: Reach = reach) -> int:
                 features = SliceFeatures(
@@ -409,8 +416,10 @@ class _Maker:
             numbers[multiple] = [[number(some) for some in between] for between in batches]
         self.members.append(SlicedMembers(part.name, part.metric, pool, h, numbers))
 
-    def whole_vector(self, part: str, label: str, metric: Metric | None, start: int) -> None:
-        """Kernels of the whole vector at several widths, and the linear kernel."""
+    def whole_vector(
+        self, part: str, label: str, metric: Metric | None, start: int, linear: bool
+    ) -> None:
+        """Kernels of the whole vector at several widths, and the linear kernel if asked for."""
         kernel, rng = self.plan.kernel, self.plan.rng
         x = self.known.some(slice(start, self.known.n)).within(metric).x
         d = x.shape[1]
@@ -420,7 +429,7 @@ class _Maker:
         maps: list[FeatureMap] = [WaveFeatures(drawn / (multiple * h)) for multiple in WIDTHS]
         maps.append(LinearFeatures(d, _MOST_LINEAR, int(rng.integers(2**63))))
         numbers = [self._number(one, metric, start) for one in maps]
-        self.members.append(WholeVectorMembers(part, label, h, d > 1, numbers))
+        self.members.append(WholeVectorMembers(part, label, h, linear and d > 1, numbers))
 
     def moments(
         self, part: str, label: str, metric: Metric | None, start: int, *, sums: bool
@@ -432,7 +441,9 @@ class _Maker:
         self.members.append(MomentMembers(part, label, sums, number))
 
 
-def _reach(code: int, y: Array, h: Array, low: Array, high: Array, fade: bool, tol: float) -> Reach:
+def reach_of(
+    code: int, y: Array, h: Array, low: Array, high: Array, fade: bool, tol: float
+) -> Reach:
     """The range of each slice, for a kernel of bandwidths h.
 
     `y` are some samples, and all that are known lie between `low` and `high`.
@@ -451,6 +462,6 @@ def _reach(code: int, y: Array, h: Array, low: Array, high: Array, fade: bool, t
 
 
 def _affordable_span(code: int, tol: float) -> float:
-    """The range, in bandwidths, of a series of `_LONG` features; the length is linear in it."""
+    """The range, in bandwidths, of a series of `LONG` features; the length is linear in it."""
     first, second = (series_length(code, span, tol) for span in (0.0, 1.0))
-    return (_LONG - first) / (second - first)
+    return (LONG - first) / (second - first)

@@ -31,6 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._typing import Array
+from .._validate import ArgumentError
 from ..compute.linalg import gram, product
 from .metric import location_and_deviation, moderate
 
@@ -103,6 +104,16 @@ def choose_lag(x: Array, scores: Array | None, lengths: Sequence[int]) -> Lag:
         if len(lengths) < FEWEST and length < _AT_LEAST * memory.sure:
             needed = _rounded_up(FEWEST * SHORTEST * tau)
     return _many(Lag(length, gap, needed, n / max(tau, 1.0)), n)
+
+
+def check_lag_fits(lag: float, n: int) -> None:
+    """There must be stretches to compare."""
+    if lag > 0.5 * n:
+        raise ArgumentError(
+            "lag",
+            f"must be at most half the number of samples, {n}, or there are no two stretches of "
+            f"that length; got {lag:g}",
+        )
 
 
 def given_lag(lag: float, lengths: Sequence[int]) -> Lag:

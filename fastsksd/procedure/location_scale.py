@@ -295,7 +295,8 @@ class ScoreRegression:
         lost = ~(length > 1e-6 * np.einsum("kd,kd->k", g, g))
         r = np.where(lost[:, None], plain, r)
         length = np.where(lost, information, length)
-        return r / length[:, None], length
+        # Scores that do not vary know nothing of a direction: NaN.
+        return r / np.where(length == 0.0, np.nan, length)[:, None], length
 
     def across(
         self, r: Array, g: Array, chain: np.ndarray | None

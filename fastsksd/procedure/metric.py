@@ -130,14 +130,22 @@ def full(x: Array, scores: Array) -> Metric:
     return _full(moderate(x), moderate(scores))
 
 
-def full_of_folds(x: Array, scores: Array) -> dict[tuple[int, int], Metric]:
-    """For folds a <= b, the metric "full" learnt on the samples outside of both."""
+def full_of_folds(
+    x: Array, scores: Array, kept: np.ndarray | None = None
+) -> dict[tuple[int, int], Metric]:
+    """For folds a <= b, the metric "full" learnt on the samples outside of both.
+
+    `kept` is a mask of the samples to learn on; all of them by default.
+    """
     x, scores, stretches = moderate(x), moderate(scores), folds(x.shape[0])
+    kept = np.ones(x.shape[0], dtype=bool) if kept is None else kept
     metrics = {}
     for a in range(FOLDS):
         for b in range(a, FOLDS):
             rest = [stretch for k, stretch in enumerate(stretches) if k not in (a, b)]
-            learnt_on = (np.concatenate([array[one] for one in rest]) for array in (x, scores))
+            learnt_on = (
+                np.concatenate([array[one][kept[one]] for one in rest]) for array in (x, scores)
+            )
             metrics[a, b] = _full(*learnt_on)
     return metrics
 

@@ -64,9 +64,22 @@ class Moments(NamedTuple):
         return self.features.sum(axis=2)
 
 
-def moments(y: Array, scores: Array, degrees: tuple[int, ...] = DEGREES) -> Moments:
-    """Moments of samples and scores (n, d) along their coordinates."""
-    features = plain_moments(y, scores, *location_and_unit(y), degrees)
+def moments(
+    y: Array,
+    scores: Array,
+    degrees: tuple[int, ...] = DEGREES,
+    importance: Array | None = None,
+    kept: np.ndarray | None = None,
+) -> Moments:
+    """Moments of samples and scores (n, d) along their coordinates.
+
+    With importance weights (n,), features are multiplied by them, and the location and the unit are
+    those of the samples `kept`, a mask.
+    """
+    known = y if kept is None else y[kept]
+    features = plain_moments(y, scores, *location_and_unit(known), degrees)
+    if importance is not None:
+        features *= importance
     return Moments(degrees, features / _root_mean_square(features))
 
 
@@ -106,9 +119,13 @@ class MomentFeatures(FeatureMap):
         self.own_size = len(degrees) * centre.size
         self.coefficients = np.ones(self.own_size)
 
-    def group_sums(self, x: Array, s: Array, edges: np.ndarray) -> tuple[Array, Array]:
+    def group_sums(
+        self, x: Array, s: Array, edges: np.ndarray, weights: Array | None = None
+    ) -> tuple[Array, Array]:
         """Sums over groups, and sums of squares, of all degrees and coordinates."""
         features = plain_moments(x, s, self.centre, self.unit, self.degrees).reshape(self.size, -1)
+        if weights is not None:
+            features *= weights
         sums = np.zeros((len(edges) - 1, self.size))
         add_to_groups(features, 0, edges, sums)
         return sums, np.einsum("fn,fn->f", features, features)

@@ -44,6 +44,7 @@ from .family import (
     coordinate_pool,
     named_pool,
 )
+from .importance import weights_in_use
 from .metric import FOLDS, check_precondition
 from .nulls import NULLS
 
@@ -51,7 +52,7 @@ TAKES_OVER = 4000  # samples beyond which replicates of the family meet groups o
 MOST_TRAINING = 5000  # samples that slices are found on by default: the cost is quadratic
 
 _COMMON = {"precondition", "kernel", "null", "lag", "chains", "n_resamples", "engine", "tol"}
-_COMMON |= {"method", "tolerance", "rng"}
+_COMMON |= {"method", "tolerance", "weights", "rng"}
 _SEARCH = {"estimator", "score_q", "debias", "train"}
 # Why an option is refused where slices are given.
 NOTHING_TO_CHOOSE = ("has nothing to choose, as ", Option("slices"), " are given")
@@ -81,6 +82,7 @@ class Options:
     tol: float = TOLERANCE
     method: Any = "sksd"
     tolerance: Any = None
+    weights: Any = None
     rng: Rng = None
 
     def given(self) -> list[str]:
@@ -107,6 +109,7 @@ class TestWithoutSlices(Protocol):
     is_family: bool
     needs_score: bool
     has_kernel: bool
+    takes_weights: bool
 
     @property
     def trained(self) -> bool:
@@ -167,6 +170,8 @@ class Plan:
     engine_name, tol
         As the user asked for them.
     rng : numpy.random.Generator
+    weights : (n,) array or None
+        Importance weights of the samples, with mean 1; None where they are equal.
     fixed : tuple of Pool
         Slices known beforehand, tested on all samples.
     search : Search or None
@@ -193,6 +198,7 @@ class Plan:
     engine_name: EngineName
     tol: float
     rng: np.random.Generator
+    weights: Array | None = None
     fixed: tuple[Pool, ...] = ()
     search: Search | None = None
     train: Any = None
@@ -245,6 +251,9 @@ def make_plan(options: Options, baseline: TestWithoutSlices | None, n: int, d: i
         plan = _plan_of_family(options, common, n, d)
     else:
         plan = _plan_of_one_set(options, common, n, d)
+    plan = dataclasses.replace(
+        plan, weights=weights_in_use(options.weights, n, null, options.given())
+    )
     if plan.is_family and baseline is None:
         if np.ndim(plan.kernel.bandwidth):
             raise ArgumentError(
@@ -276,16 +285,6 @@ def check_test_size(n: int) -> None:
         raise ArgumentError("x", f"leaves {counted(n, 'test sample')}; at least 2 are needed")
 
 
-def check_lag_fits(lag: float, n: int) -> None:
-    """There must be stretches to compare."""
-    if lag > 0.5 * n:
-        raise ArgumentError(
-            "lag",
-            f"must be at most half the number of samples, {n}, or there are no two stretches of "
-            f"that length; got {lag:g}",
-        )
-
-
 def _plan_of_baseline(options: Options, baseline: TestWithoutSlices, common: Plan, n: int) -> Plan:
     used = {"method", "null", "rng"}
     used |= {"n_resamples"} if baseline.n_resamples is None else set()
@@ -293,6 +292,7 @@ def _plan_of_baseline(options: Options, baseline: TestWithoutSlices, common: Pla
     used |= {"train"} if baseline.trained else set()
     used |= {"lag", "chains"} if "wild" in baseline.nulls else set()
     used |= {"tolerance"} if baseline.needs_score else set()
+    used |= {"weights"} if baseline.takes_weights else set()
     method = Option("method", baseline.name)
     options.refuse_unused(used, "does not apply to ", method)
     train = None

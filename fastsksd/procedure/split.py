@@ -29,10 +29,11 @@ from ..slices import Slices
 from . import metric as metrics
 from .chains import Chains, one_chain
 from .family import COORDINATES, Pool
-from .lags import Lag, choose_lag, given_lag
+from .importance import effective_size, even_size, typical_rows
+from .lags import Lag, check_lag_fits, choose_lag, given_lag
 from .metric import Metric
 from .per_chain import ChainReport, per_chain
-from .plan import Plan, check_lag_fits, is_cross
+from .plan import Plan, is_cross
 from .stretches import lay_out
 
 _LARGEST = 1e70
@@ -49,12 +50,32 @@ class Samples(NamedTuple):
     rows : (n,) array of int
     stretch : (n,) array of int or None
         For chains, the stretch of each draw; None for independent samples.
+    weights : (n,) array or None
+        Importance weights; None where they are equal.
     """
 
     x: Array
     scores: Array | None
     rows: np.ndarray
     stretch: np.ndarray | None = None
+    weights: Array | None = None
+
+    @property
+    def effective(self) -> float:
+        """Number of samples without weights that would be worth as much."""
+        return float(len(self.x)) if self.weights is None else effective_size(self.weights)
+
+    @property
+    def even(self) -> float:
+        """Number of samples without weights whose sums would be as near to normal."""
+        return float(len(self.x)) if self.weights is None else even_size(self.weights)
+
+    @property
+    def typical(self) -> Samples:
+        """Samples without weights to learn from: all of them, or some that stand for all."""
+        if self.weights is None:
+            return self
+        return self.chosen(typical_rows(self.weights))._replace(weights=None)
 
     def part(self, stretch: slice) -> Samples:
         """A stretch of the samples; those of a chain are numbered from 0 on again."""
@@ -66,7 +87,8 @@ class Samples(NamedTuple):
         numbers = None if self.stretch is None else self.stretch[which]
         if numbers is not None:
             numbers = np.unique(numbers, return_inverse=True)[1]
-        return Samples(self.x[which], scores, self.rows[which], numbers)
+        weights = None if self.weights is None else self.weights[which]
+        return Samples(self.x[which], scores, self.rows[which], numbers, weights)
 
     def within(self, metric: Metric | None) -> Samples:
         """The samples in a metric; None for the caller's own coordinates."""
@@ -176,7 +198,7 @@ def make_split(plan: Plan, x: Array, score: Score, chains: Chains | None = None)
     separate = train is not None and np.ndim(train) > 0
     n_train = _training_size(train, n) if train is not None and not separate else 0
     scores = evaluate_score(score, x)
-    samples, lag, report = Samples(x, scores, np.arange(n)), None, None
+    samples, lag, report = Samples(x, scores, np.arange(n), weights=plan.weights), None, None
     if plan.in_order:
         chains = chains or one_chain(n)
         samples, lag, n_train = _of_chains(plan, samples, chains, n_train)
@@ -250,12 +272,13 @@ def metric_of_all(plan: Plan, samples: Samples) -> Metric | None:
         return metrics.given(plan.precondition)
     if plan.precondition == "raw":
         return None
-    return metrics.diagonal(samples.x, cast(Array, samples.scores))
+    typical = samples.typical
+    return metrics.diagonal(typical.x, cast(Array, typical.scores))
 
 
 def trained_part(name: str, tested: slice, training: Samples, samples: Samples, plan: Plan) -> Part:
     """A stretch of the samples, along slices found on training samples, in their metric."""
-    training = _capped(training, plan)
+    training = _capped(training.typical, plan)
     scores = cast(Array, training.scores)
     metric = None
     if not isinstance(plan.precondition, str):
@@ -274,7 +297,7 @@ def _tested(plan: Plan, part: Samples, samples: Samples, metric: Metric | None) 
 
 
 def _training_size(train: object, n: int) -> int:
-    n_train = n // 2 if is_cross(train) else _count_of(train, n)
+    n_train = n // 2 if is_cross(train) else count_of(train, n)
     if n_train < 2 or n - n_train < 2:
         raise ArgumentError(
             "train",
@@ -321,7 +344,7 @@ def _capped(training: Samples, plan: Plan) -> Samples:
     return training.chosen(np.linspace(0, n - 1, plan.most_training).astype(int))
 
 
-def _count_of(train: object, n: int) -> int:
+def count_of(train: object, n: int) -> int:
     """Number of training samples from a fraction or a count."""
     if isinstance(train, (bool, np.bool_, str)):
         raise ArgumentTypeError(

@@ -22,6 +22,7 @@ from ..compute.medians import median_distance
 from ..engines.features import FeaturePairs
 from ..engines.whole_vector import Block, WholeVector
 from .evaluation import Evaluation
+from .importance import pair_weight, typical_rows
 from .metric import Metric, folds, full_of_folds
 from .moments import DEGREES, Moments, moments
 from .nulls import Weights, resampling_scale
@@ -52,33 +53,35 @@ def unsliced_members(plan: Plan, samples: Samples, weights: Weights | None) -> l
     """
     n, d = samples.x.shape
     kind = plan.precondition if isinstance(plan.precondition, str) else "given"
-    learnt = has_full_metric(kind, n, d)
+    kept = None if samples.weights is None else typical_rows(samples.weights)
+    enough = has_moments(samples.even)
+    learnt = has_full_metric(kind, samples.effective, d)
     groups = 1 if weights is not None or n <= 2 * _GROUP else -(-n // _GROUP)
     members: list[Evaluation] = []
     if kind != "full":
         label = "diagonal" if kind == "auto" else kind
         metric = metric_of_all(plan, samples)
         blocks = in_one_metric(samples, metric, groups)
-        members += whole_vector_members(plan, blocks, n, label, weights)
-        if has_moments(n):
+        members += whole_vector_members(plan, blocks, samples, label, weights, linear=enough)
+        if enough:
             pair = applied(samples, metric)
-            members += moment_members(plan, pair, label, weights, sums=not learnt)
+            members += moment_members(plan, pair, label, weights, kept, sums=not learnt)
     if learnt:
-        metrics = full_of_folds(samples.x, cast(Array, samples.scores))
+        metrics = full_of_folds(samples.x, cast(Array, samples.scores), kept)
         blocks = in_metrics_of_folds(samples, metrics, groups)
-        members += whole_vector_members(plan, blocks, n, "full", weights)
-    if learnt and kind == "auto" and has_moments(n):
+        members += whole_vector_members(plan, blocks, samples, "full", weights, linear=enough)
+    if learnt and kind == "auto" and enough:
         pair = in_the_metric_of_the_others(samples, metrics)
-        members += moment_members(plan, pair, "full", weights, sums=True)
+        members += moment_members(plan, pair, "full", weights, kept, sums=True)
     return members
 
 
-def has_full_metric(kind: str, n: int, d: int) -> bool:
+def has_full_metric(kind: str, n: float, d: int) -> bool:
     """Whether members without slices are tested in the metric "full"."""
     return kind == "full" or (kind == "auto" and d > 1 and n >= max(_FEWEST, 2 * d))
 
 
-def has_moments(n: int) -> bool:
+def has_moments(n: float) -> bool:
     """Whether there are enough samples for moments and the linear kernel."""
     return n >= _FEWEST_FOR_MOMENTS
 
@@ -135,13 +138,21 @@ def applied(samples: Samples, metric: Metric | None) -> Pair:
 
 
 def whole_vector_members(
-    plan: Plan, blocks: list[Block], n: int, label: str, weights: Weights | None
+    plan: Plan,
+    blocks: list[Block],
+    samples: Samples,
+    label: str,
+    weights: Weights | None,
+    *,
+    linear: bool,
 ) -> list[Evaluation]:
-    """Kernels of the whole vector at several widths, and the linear kernel."""
+    """Kernels of the whole vector at several widths, and the linear kernel if asked for."""
+    n, importance = len(samples.x), samples.weights
     bandwidth = plan.kernel.bandwidth
-    h = _median_distance(blocks) if isinstance(bandwidth, str) else float(bandwidth)
-    whole = WholeVector(plan.kernel.code, n, blocks, [multiple * h for multiple in WIDTHS])
-    pairs = float(whole.n_pairs)
+    h = _median_distance(blocks, importance) if isinstance(bandwidth, str) else float(bandwidth)
+    widths = [multiple * h for multiple in WIDTHS]
+    whole = WholeVector(plan.kernel.code, n, blocks, widths, importance)
+    pairs = float(whole.n_pairs) if importance is None else 0.5 * pair_weight(n, importance)
     limits: list[Array | None] = [None] * (len(WIDTHS) + 1)
     replicates: list[Array | None] = [None] * (len(WIDTHS) + 1)
     if weights is None:
@@ -153,14 +164,16 @@ def whole_vector_members(
             sums, drawn = results[0][0], np.concatenate([values for _, values in results], axis=1)
         else:
             sums, drawn = _of_stretches(whole, weights)
-        scale = resampling_scale(plan.null, n) * n * (n - 1.0) / pairs
+        if importance is not None:
+            sums = whole.sums_and_replicates(importance[None])[1][:, 0]
+        scale = resampling_scale(plan.null, n, importance) * pair_weight(n, importance) / pairs
         replicates = list(scale * drawn)
-    parts = [partial(_parts_of_coordinates, whole, k) for k in range(len(WIDTHS) + 1)]
+    parts = [partial(_parts_of_coordinates, whole, pairs, k) for k in range(len(WIDTHS) + 1)]
     nulls = [
         dict(replicates=drawn, chi2_weights=limit)
         for drawn, limit in zip(replicates, limits, strict=True)
     ]
-    linear = has_moments(n) and blocks[0].x_rows.shape[1] > 1
+    linear = linear and blocks[0].x_rows.shape[1] > 1
     return whole_vector_evaluations(label, "all", linear, h, sums / pairs, nulls, parts, whole.name)
 
 
@@ -218,26 +231,41 @@ def whole_vector_evaluations(
     ]
 
 
-def _parts_of_coordinates(whole: WholeVector, k: int) -> Array:
+def _parts_of_coordinates(whole: WholeVector, pairs: float, k: int) -> Array:
     """What belongs to each coordinate of a component's mean over pairs."""
-    return whole.coordinate_sums(k) / whole.n_pairs
+    return whole.coordinate_sums(k) / pairs
 
 
-def _median_distance(blocks: list[Block]) -> float:
+def _median_distance(blocks: list[Block], importance: Array | None) -> float:
     """The mean over blocks of one stretch of the median distance between samples there.
 
     A stretch may hold one sample over and over, as of a chain that is stuck.
     """
     own = [one.x_rows for one in blocks if one.on_diagonal]
+    if importance is not None:
+        kept = typical_rows(importance)
+        own = [one.x_rows[kept[one.rows]] for one in blocks if one.on_diagonal]
     varied = [x for x in own if np.any(x != x[:1])]
     return float(np.mean([median_distance(x) for x in varied or own]))
 
 
 def moment_members(
-    plan: Plan, samples: Pair, label: str, weights: Weights | None, *, sums: bool
+    plan: Plan,
+    samples: Pair,
+    label: str,
+    weights: Weights | None,
+    kept: np.ndarray | None = None,
+    *,
+    sums: bool,
 ) -> list[Evaluation]:
-    """The largest moment of a coordinate and, if asked for, sums of squares over all of them."""
-    found = moments(*samples, DEGREES if sums else LARGEST_DEGREES)
+    """The largest moment of a coordinate and, if asked for, sums of squares over all of them.
+
+    With importance weights the units of the moments are learnt on the rows `kept`.
+    """
+    importance = None if weights is None else weights.importance
+    found = moments(*samples, DEGREES if sums else LARGEST_DEGREES, importance, kept)
+    # Weighted features are features like others: signs are all that a replicate needs.
+    weights = None if weights is None else weights.without_importance()
     if weights is not None and weights.stretch is not None:
         found, weights = found.of_stretches(starts_of(weights.stretch)), weights.by_stretch()
     n = found.n

@@ -9,6 +9,8 @@ import numpy as np
 
 from .._typing import Array
 from .._validate import Option, OptionFormat
+from ..procedure.fitted import Fitted
+from ..procedure.precision import MATTERS
 from ..procedure.split import Samples
 
 if TYPE_CHECKING:
@@ -70,7 +72,44 @@ def caveats_of(result: GofResult, explanation: Explanation | None) -> tuple[Cave
         )
     if result.neighbour_correlation:
         caveats.append(dependent(result.neighbour_correlation))
+    if result.score_noise >= MATTERS:
+        caveats.append(imprecise(result.score_noise))
+    if result.fitted is not None:
+        caveats += _of_fit(result.fitted)
     return (*caveats, *(() if explanation is None else explanation.caveats))
+
+
+def _of_fit(fitted: Fitted) -> list[Caveat]:
+    """Of a model that was fitted to the samples, or to others."""
+    if not fitted.same_samples:
+        return [
+            Caveat(
+                f"the model is tested as it was fitted to {fitted.n_fit} other samples, with the "
+                "errors of its parameters"
+            )
+        ]
+    caveats = [
+        Caveat(
+            "p-values and bands of single slices do not allow for the fit, and are usually "
+            "conservative"
+        )
+    ]
+    if fitted.n_failed:
+        caveats.append(
+            Caveat(
+                f"{fitted.n_failed} of {fitted.n_refits} refits failed, and count as evidence as "
+                f"strong as that of the samples ({fitted.errors[0].rstrip('.')})"
+            )
+        )
+    return caveats
+
+
+def imprecise(noise: float) -> Caveat:
+    """Of scores in single precision whose rounding errors matter."""
+    return Caveat(
+        f"scores are in single precision, with rounding errors of about {noise:.2g} standard "
+        "errors of their mean, which the test may see; compute them in double precision"
+    )
 
 
 def dependent(correlation: float) -> Caveat:

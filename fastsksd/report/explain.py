@@ -291,7 +291,8 @@ def explain(
     if result.draws_needed:
         pvalues, adjusted = np.full_like(pvalues, np.nan), np.full_like(adjusted, np.nan)
     if tested:
-        _check_unchanged(result, statistics)
+        if not result.weighted:
+            _check_unchanged(result, statistics)
         adjusted = np.maximum(adjusted, result.pvalue)
         allows_for += ", and are never below that of the whole test"
     positive = np.maximum(statistics, 0.0)
@@ -488,8 +489,9 @@ def _slice_pvalues(
     count = n_resamples
     if n_resamples > _LEAST_RESAMPLES:
         count = int(max(_LEAST_RESAMPLES, min(n_resamples, _MOST_WEIGHTS / (n * m))))
-    weights = Weights(result.null, n, count, stretch=loaded.samples.stretch, rng=rng)
-    engines = [loaded.engine([q], n_resamples=count, signs=result.null == "wild") for q in range(m)]
+    null = "wild" if result.null == "refits" else result.null  # refits have no weights of samples
+    weights = Weights(null, n, count, stretch=loaded.samples.stretch, rng=rng)
+    engines = [loaded.engine([q], n_resamples=count, signs=null == "wild") for q in range(m)]
     sums, parts = np.empty(m), []
     for batch in weights.batches():
         part = np.empty((m, batch.shape[0]))
@@ -497,7 +499,7 @@ def _slice_pvalues(
             total, part[q] = pairs.sums_and_replicates(batch)
             sums[q] = total[0]
         parts.append(part)
-    replicates = resampling_scale(result.null, n) * np.concatenate(parts, axis=1)
+    replicates = resampling_scale(null, n) * np.concatenate(parts, axis=1)
     statistics = sums / (n * (n - 1.0))
     pvalues = np.array(
         [resampling_pvalue(value, row) for value, row in zip(statistics, replicates, strict=True)]
@@ -531,7 +533,7 @@ def _explanation_without_slices(
     result: GofResult, samples: Samples, names: tuple[str, ...], tested: bool
 ) -> Explanation:
     pairs = cast(PairEngine, baseline_of(result).pair_terms(result, samples))
-    if tested:
+    if tested and not result.weighted:
         _check_unchanged(result, pair_statistic(pairs, pairs.sums(), "u"))
     ranked = _sorted(samples.rows, _contributions(pairs), np.empty(0))
     caveats = caveats_of_samples(result, samples, None)

@@ -11,7 +11,9 @@ import numpy as np
 from .._typing import Array
 from ..effects import Effect, Effects, has_effects
 from ..procedure.combine import Member
-from .caveats import dependent
+from ..procedure.fitted import Fitted
+from ..procedure.precision import MATTERS
+from .caveats import dependent, imprecise
 from .directions import check_coordinates, direction, leading
 from .explain import Explanation, baseline_of
 
@@ -24,7 +26,8 @@ _ROWS = 20  # of effect sizes
 def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, str]:
     """What a result says, by title; `names` of the coordinates, unless those of the samples."""
     if result.draws_needed:
-        found = {"verdict": result.verdict, "p-value": "none: the chains are too short"}
+        why = "too few effective draws" if result.weighted else "the chains are too short"
+        found = {"verdict": result.verdict, "p-value": f"none: {why}"}
     else:
         found = {
             "verdict": f"the model is {result.verdict} at level 0.05",
@@ -32,6 +35,8 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
         }
     if result.neighbour_correlation:
         found["caution"] = str(dependent(result.neighbour_correlation))
+    if result.score_noise >= MATTERS:
+        found["precision"] = str(imprecise(result.score_noise))
     if result.members:
         strongest = member_name(result.members[0])
         found |= {
@@ -45,7 +50,11 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
         needed = result.tolerated.n_needed
         more = "" if needed is None else f", about {needed:,} samples would settle it"
         found["tolerance"] = f"{result.tolerated.verdict} ({result.tolerated.worst}){more}"
+    if result.fitted is not None:
+        found["fitted"] = fit_fact(result.fitted)
     found |= {"null distribution": _null(result), "samples": _samples(result)}
+    if result.weighted:
+        found["weights"] = weights_fact(result)
     found |= {name: text for name, text in chain_facts(result).items() if text}
     if result.slices is None:
         z = result.locations
@@ -65,6 +74,21 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
         "  score along r": direction(leading(result.slices.r[q], names), d),
         "  input along g": direction(leading(result.slices.g[q], names), d),
     }
+
+
+def fit_fact(fitted: Fitted) -> str:
+    """What the model was fitted to, and how refits went."""
+    if not fitted.same_samples:
+        return f"to {fitted.n_fit} other samples"
+    text = f"to the same samples; {fitted.n_refits} refits"
+    if fitted.n_failed:
+        text += f", {fitted.n_failed} of which failed and count as evidence as strong"
+    return text
+
+
+def weights_fact(result: GofResult) -> str:
+    """What importance weights leave of the samples."""
+    return f"importance weights, worth about {result.effective_draws:.0f} samples without"
 
 
 def chain_facts(result: GofResult) -> dict[str, str]:

@@ -16,7 +16,14 @@ from ..effects import FEWEST, Effect, Effects, Tolerated, effects_of, has_effect
 from .caveats import caveats_of
 from .directions import check_coordinates, direction
 from .explain import Explanation, SliceExplanation, explain, is_explicable
-from .tables import chain_facts, digits, largest_coordinates, member_name, sliced_member
+from .tables import (
+    chain_facts,
+    digits,
+    largest_coordinates,
+    member_name,
+    sliced_member,
+    weights_fact,
+)
 from .witness import Region
 
 if TYPE_CHECKING:
@@ -98,7 +105,8 @@ def summary(
     explanation = None
     if x is not None or score is not None or is_explicable(result):
         explanation = explain(result, x, score, names=names)
-    sentences = [_verdict(result, alpha, option), _samples(result), *_chains(result)]
+    sentences = [_verdict(result, alpha, option), *_fit(result), _samples(result)]
+    sentences += _chains(result)
     if result.members:
         strongest = member_name(result.members[0])
         sentences.append(f"The strongest of {len(result.members)} members is {strongest}.")
@@ -124,6 +132,11 @@ def summary(
 
 
 def _too_short(result: GofResult) -> str:
+    if result.weighted:
+        return (
+            f"The samples have {weights_fact(result)}: too few to tell whether the model fits. "
+            f"About {result.draws_needed} draws are needed."
+        )
     return (
         f"The chains are too short to tell whether the model fits: about {result.draws_needed} "
         "draws are needed."
@@ -131,7 +144,9 @@ def _too_short(result: GofResult) -> str:
 
 
 def _chains(result: GofResult) -> list[str]:
-    """What is known of chains."""
+    """What is known of chains, and of importance weights."""
+    if result.weighted and not result.draws_needed:
+        return [f"They have {weights_fact(result)}."]
     said = chain_facts(result)
     if not said:
         return []
@@ -157,12 +172,24 @@ def _verdict(result: GofResult, alpha: float, option: OptionFormat) -> str:
         words += " This does not prove that the model is correct."
     count = result.null_distribution.size
     smallest = count and result.pvalue <= 1.0 / (1.0 + count) * (1.0 + 1e-9)
-    if smallest and result.null in ("wild", "bootstrap"):
+    if smallest and result.null in ("wild", "bootstrap") and not result.weighted:
         words += (
             f" (None of {count} replicates is as large; "
             f"{option(Option('null', 'spectral'))} gives smaller p-values.)"
         )
     return words
+
+
+def _fit(result: GofResult) -> list[str]:
+    fitted = result.fitted
+    if fitted is None:
+        return []
+    if not fitted.same_samples:
+        return [f"The model was fitted to {fitted.n_fit} samples and tested on others."]
+    return [
+        "The model was fitted to the samples. The null distribution is that of "
+        f"{fitted.n_refits} refits to samples of the fitted model."
+    ]
 
 
 def _samples(result: GofResult) -> str:

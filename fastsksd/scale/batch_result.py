@@ -173,7 +173,8 @@ class BatchResult:
                 rows.append((name, self.errors.get(number, "not run"), "", "", ""))
                 continue
             if result.draws_needed:
-                rows.append((name, "too short", "", f"{result.statistic:.4g}", str(result.n_test)))
+                lacking = "too few" if result.weighted else "too short"
+                rows.append((name, lacking, "", f"{result.statistic:.4g}", str(result.n_test)))
                 continue
             numbers = (f"{value:.4g}" for value in (result.pvalue, adjusted, result.statistic))
             rows.append((name, *numbers, str(result.n_test)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -12,7 +13,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from .._validate import check_samples, evaluate_score, score_is_array
+from .._validate import (
+    ArgumentError,
+    ArgumentTypeError,
+    check_samples,
+    evaluate_score,
+    score_is_array,
+)
 from ..effects import Tolerated
 from ..procedure.combine import Member
 from ..procedure.per_chain import ChainRecord, ChainReport, Start
@@ -49,12 +56,17 @@ class Checkpoint:
         fixed: bool,
         total: int | None,
     ) -> None:
+        if not isinstance(path, (str, os.PathLike)):
+            raise ArgumentTypeError(
+                "checkpoint", f"must be the path of a file, not {type(path).__name__}"
+            )
         self.path = Path(path)
+        if self.path.is_dir():
+            raise ArgumentError(
+                "checkpoint", f"must be the path of a file, and {str(self.path)!r} is a folder"
+            )
         self.seeds = seeds
-        state = {
-            name: value if np.ndim(value) == 0 else list(map(int, value))
-            for name, value in cast("dict[str, Any]", seeds.state).items()
-        }
+        state = state_of(seeds)
         try:
             self.held = journal.hold(self.path)
         except journal.Busy as error:
@@ -114,8 +126,17 @@ class Checkpoint:
 
     def close(self) -> None:
         """Close the file, for others to write."""
-        self.file.close()
+        with contextlib.suppress(OSError):  # a full disk; `keep` said so, and tells of the results
+            self.file.close()
         self.held.close()
+
+
+def state_of(seeds: np.random.SeedSequence) -> dict[str, Any]:
+    """Seeds as data that JSON can hold."""
+    return {
+        name: value if np.ndim(value) == 0 else list(map(int, value))
+        for name, value in cast("dict[str, Any]", seeds.state).items()
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from .._typing import Array
-from .._validate import (
-    ArgumentError,
-    ArgumentTypeError,
-    check_samples,
-    check_score,
-    evaluate_score,
-    score_is_array,
-)
+from .._validate import ArgumentError, ArgumentTypeError, check_score, score_is_array
+from ..procedure.chains import check_draws, evaluate_draws
 
 if TYPE_CHECKING:
     from .accumulator import Accumulator
@@ -29,15 +24,15 @@ _READ_BYTES = 2**25  # of an array that is read in blocks of rows
 
 
 class Chunk:
-    """Samples, (n, d), with the score of the model there.
+    """Samples, (n, d), or draws of chains, (chains, draws, d), with the score of the model there.
 
-    The number of the chunk is for messages.
+    The number of the chunk is for messages. Rows are samples, or draws of every chain.
     """
 
     def __init__(self, number: int, x: Any, score: Any, d: int | None = None) -> None:
         self.number = number
         with self.named():
-            self.x = check_samples(x, min_rows=0, d=d)
+            self.x = check_draws(x, "x", d=d)
             self.score: Any = check_score(score)
             if score_is_array(score) and np.shape(score) != self.x.shape:
                 raise ArgumentError(
@@ -45,14 +40,18 @@ class Chunk:
                     f"must have the shape of the samples, {self.x.shape}; got {np.shape(score)}",
                 )
 
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.x.shape[-2]
+
     def rows(self, start: int, stop: int | None) -> Chunk:
         """Some of the rows, as a chunk of the same number."""
         rows = slice(start, stop)
-        return Chunk(
-            self.number,
-            self.x[rows],
-            self.score[rows] if score_is_array(self.score) else self.score,
-        )
+        score = self.score
+        if score_is_array(score):
+            score = np.asarray(score)[..., rows, :]
+        return Chunk(self.number, self.x[..., rows, :], score)
 
     def without(self, rows: np.ndarray) -> Chunk:
         """All but some of the rows, as a chunk of the same number."""
@@ -64,7 +63,7 @@ class Chunk:
     def scores(self) -> Array:
         """Values of the score at the samples."""
         with self.named():
-            return evaluate_score(self.score, self.x)
+            return evaluate_draws(self.score, self.x)
 
     @contextlib.contextmanager
     def named(self) -> Iterator[None]:
@@ -79,10 +78,13 @@ class Chunk:
 class Rows:
     """Chunks of a stream, or blocks of an array, in their order."""
 
-    def __init__(self, chunks: Any, score: Any) -> None:
+    def __init__(self, chunks: Any, score: Any, *, chain: bool = False) -> None:
         self._left = _chunks_of(chunks, score)
+        if chain:
+            self._left = map(_of_one_chain, self._left)
         parts = [chunks, score] if score_is_array(score) else [chunks]
-        self._whole = (chunks, score) if all(isinstance(one, np.ndarray) for one in parts) else None
+        whole = not chain and all(isinstance(one, np.ndarray) and one.ndim == 2 for one in parts)
+        self._whole = (chunks, score) if whole else None
 
     def draw_front(self, count: int, rng: np.random.Generator) -> None:
         """Put rows drawn at random to the front of an array, or of a memory map.
@@ -98,12 +100,12 @@ class Rows:
         taken: list[Chunk] = []
         rest = self._left
         for chunk in self._left:
-            if chunk.x.shape[0] > count:
+            if chunk.n > count:
                 taken.append(chunk.rows(0, count))
                 rest = itertools.chain([chunk.rows(count, None)], self._left)
                 break
             taken.append(chunk)
-            count -= chunk.x.shape[0]
+            count -= chunk.n
             if count == 0:
                 break
         self._left = itertools.chain(taken, rest) if keep else rest
@@ -137,6 +139,14 @@ def _chunks_of(chunks: Any, score: Any) -> Iterator[Chunk]:
             "as pairs (x, scores)",
         )
     return _streamed(chunks, score)
+
+
+def _of_one_chain(chunk: Chunk) -> Chunk:
+    """Rows as the draws of one chain."""
+    if chunk.x.ndim == 3:
+        return chunk
+    score = np.asarray(chunk.score)[None] if score_is_array(chunk.score) else chunk.score
+    return Chunk(chunk.number, chunk.x[None], score)
 
 
 def _drawn_first(array: np.ndarray, score: Any, rows: np.ndarray) -> Iterator[Chunk]:
@@ -174,18 +184,18 @@ def _streamed(chunks: Any, score: Any) -> Iterator[Chunk]:
                 f"chunk {number}: comes without scores; give `score`, or pairs (x, scores)."
             )
         chunk = Chunk(number, x, values, d)
-        d = chunk.x.shape[1]
+        d = chunk.x.shape[-1]
         yield chunk
 
 
 def _blocks(array: Any, score: Any) -> Iterator[Chunk]:
     """Blocks of rows of an array that may be on disk; whole chunks of it where it has them."""
     shape = tuple(array.shape)
-    if len(shape) != 2:
+    if len(shape) not in (2, 3):
         raise ArgumentError(
             "chunks",
-            "must be two-dimensional, (samples, dimensions), or an iterable of arrays; "
-            f"got shape {shape}",
+            "must have the shape (samples, dimensions) or (chains, draws, dimensions), or be an "
+            f"iterable of arrays; got shape {shape}",
         )
     if score is None:
         raise ArgumentError("score", "must be given for an array of samples")
@@ -194,14 +204,17 @@ def _blocks(array: Any, score: Any) -> Iterator[Chunk]:
         raise ArgumentError(
             "score", f"must have the shape of the samples, {shape}; got {np.shape(score)}"
         )
-    rows = max(1, _READ_BYTES // (8 * max(1, shape[1])))
+    axis = len(shape) - 2
+    rows = max(1, _READ_BYTES * shape[axis] // (8 * max(1, math.prod(shape))))
     stored = getattr(array, "chunks", None)
-    if stored and isinstance(stored[0], int) and stored[0] <= rows:
-        rows -= rows % stored[0]
+    if stored and isinstance(stored[axis], int) and stored[axis] <= rows:
+        rows -= rows % stored[axis]
 
     def blocks() -> Iterator[Chunk]:
-        for number, start in enumerate(range(0, shape[0], rows)):
-            block = slice(start, start + rows)
+        for number, start in enumerate(range(0, shape[axis], rows)):
+            block: Any = slice(start, start + rows)
+            if axis:
+                block = (slice(None), block)
             yield Chunk(number, array[block], score[block] if values else score)
 
     return blocks()

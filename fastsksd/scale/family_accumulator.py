@@ -18,27 +18,28 @@ from typing import Any
 
 import numpy as np
 
-from .._typing import ArrayLike, KernelLike, Rng, Score
+from .._typing import Array, ArrayLike, KernelLike, Rng, Score
 from .._validate import (
     ArgumentError,
     ArgumentTypeError,
     check_choice,
     check_integer,
-    check_samples,
     check_score,
     counted,
-    evaluate_score,
 )
 from ..engines.fourier import TOLERANCE, SeriesTooLong
 from ..procedure import grouped
+from ..procedure.chains import check_draws, evaluate_draws
 from ..procedure.combine import decide
 from ..procedure.evaluation import Outcome
 from ..procedure.feature_sums import FeatureSums, Groups, group_size, group_weights
+from ..procedure.lags import FEWEST
 from ..procedure.plan import Options, Plan, make_plan
 from ..procedure.search import search
 from ..procedure.split import Samples, Split, fixed_part, trained_part
 from ..result import GofResult
 from ..slices import Slices
+from .chain_rows import chain_rows
 from .chunks import Rows
 
 NULLS = ("wild", "bootstrap")
@@ -54,11 +55,12 @@ class FamilyAccumulator:
 
     Parameters
     ----------
-    first : (n, d) array
+    first : (n, d) or (chains, draws, d) array
         Samples that fix the family: metrics, active slices, bandwidths, ranges. By default they are
         the first rows of the samples. Add them too: members that were fixed beforehand are tested
-        on all rows, the others on those that follow.
-    score : (n, d) array, callable or model
+        on all rows, the others on those that follow. With three axes they are the first draws of
+        Markov chains, which also tell how long the chains remember.
+    score : array of the shape of `first`, callable or model
         Score of the model at these samples.
     separate : bool
         Whether `first` are other samples than those that are tested.
@@ -78,9 +80,9 @@ class FamilyAccumulator:
     Attributes
     ----------
     n : int
-        Number of samples added.
+        Number of samples added. Of chains with a memory about one in twenty is left out.
     row : int
-        Number of the row that is added next.
+        Number of the row that is added next, or of the draw of every chain.
     d : int
         Number of columns.
 
@@ -92,10 +94,10 @@ class FamilyAccumulator:
     Notes
     -----
     Samples are numbered in the order in which they are added. Between 1000 and 2000 groups of
-    consecutive rows share the signs of the wild bootstrap; fewer in more than 100 dimensions. So
-    rows in the order of a Markov chain are allowed, if its memory is much shorter than a thousandth
-    of all rows. Rows that are sorted or have a trend must be shuffled first: those that are unlike
-    the first ones do not follow the model without them, and are rejected.
+    consecutive rows share the signs of the wild bootstrap; fewer in more than 100 dimensions.
+    Groups of draws of a chain are at least 20 autocorrelation times long, with gaps between them.
+    Rows that are sorted or have a trend must be shuffled first: those that are unlike the first
+    ones do not follow the model without them, and are rejected.
 
     Examples
     --------
@@ -122,9 +124,15 @@ class FamilyAccumulator:
         tol: float = TOLERANCE,
         rng: Rng = None,
     ) -> None:
-        known = check_samples(first, "first", min_rows=3)
-        self.d = known.shape[1]
-        head = Samples(known, evaluate_score(check_score(score), known), np.arange(len(known)))
+        known = check_draws(first, "first", min_rows=3)
+        scores = evaluate_draws(check_score(score), known)
+        self.d = known.shape[-1]
+        self._chains = chain_rows(known, scores, separate) if known.ndim == 3 else None
+        if self._chains is not None:
+            # The head as it will be added.
+            pieces = list(self._chains._replace(head=known.shape[1]).pieces(0, known, scores))
+            known, scores = (np.concatenate([piece[k] for piece in pieces]) for k in (1, 2))
+        head = Samples(known, scores, np.arange(len(known)))
         self._options: dict[str, Any] = dict(kernel=kernel, tol=tol)
         found: dict[str, Any] = dict(estimator=estimator, score_q=score_q, debias=debias)
         plan = self._plan(rng=rng, **found)
@@ -141,7 +149,10 @@ class FamilyAccumulator:
         self.n_train = 0 if plan.search is None else len(known)
         self._active = _active_slices(split)
         starts = {0, *(one.start for one in self._family.components)}
-        self._sums = FeatureSums(self._family.components, Groups(tuple(sorted(starts)), 1))
+        groups = Groups(tuple(sorted(starts)), 1)
+        if self._chains is not None and self._chains.dependent:
+            groups = groups._replace(size=self._chains.length, dependent=True)
+        self._sums = FeatureSums(self._family.components, groups)
         self._most = int(np.clip(_MOST_SUMS // self._sums.size, _FEWEST_GROUPS, grouped.GROUPS))
         self.row = 0
         self._rows: list[tuple[int, int]] = []  # that were added
@@ -162,7 +173,7 @@ class FamilyAccumulator:
         Parameters
         ----------
         row : int
-            Number of the row that will be added first.
+            Number of the row, or of the draw of every chain, that will be added first.
 
         Returns
         -------
@@ -199,9 +210,9 @@ class FamilyAccumulator:
 
         Parameters
         ----------
-        x : (n, d) array
-            Samples.
-        score : (n, d) array, callable or model
+        x : (n, d) or (chains, draws, d) array
+            Samples, or the next draws of every chain.
+        score : array of the shape of `x`, callable or model
             Score of the model: its values at `x`, a function, or an object with `.score`.
 
         Returns
@@ -209,21 +220,41 @@ class FamilyAccumulator:
         FamilyAccumulator
             This one.
         """
-        samples = check_samples(x, "x", min_rows=0, d=self.d)
+        samples = check_draws(x, "x", d=self.d)
         check_score(score)
-        n = samples.shape[0]
-        if n == 0:
+        if samples.size == 0:
             return self
-        scores = evaluate_score(score, samples)
-        last = self.row + n
-        self._check_apart([(self.row, last)], "x", "the row that is added next")
+        pieces, count, last = self._numbered(samples, evaluate_draws(score, samples))
+        rows = [(row, row + len(y)) for row, y, _ in pieces]
+        self._check_apart(rows, "x", "the row that is added next")
         # Computed apart, and added when it is complete.
         part = self.empty(self.row).expect(last)
-        part._sums.add(Samples(samples, scores, np.arange(n)), self.row)
-        part._rows = [(self.row, last)]
-        self._absorb(part)
-        self.row = last
+        for row, y, s in pieces:
+            part._sums.add(Samples(y, s, np.arange(len(y))), row)
+        part._rows = _joined(rows)
+        if pieces:
+            self._absorb(part)
+        self.row += count
         return self
+
+    def _numbered(self, x: Array, scores: Array) -> tuple[list[tuple[int, Array, Array]], int, int]:
+        """Pieces of consecutive rows, the number of rows or draws, and that of all up to them."""
+        chains = self._chains
+        if chains is None:
+            if x.ndim != 2:
+                raise ArgumentError(
+                    "x", f"must have rows of independent samples, (n, d); got shape {x.shape}"
+                )
+            return [(self.row, x, scores)], len(x), self.row + len(x)
+        if x.ndim != 3 or x.shape[0] != chains.chains:
+            raise ArgumentError(
+                "x",
+                f"must have the next draws of every chain, ({chains.chains}, draws, {self.d}); "
+                f"got shape {x.shape}",
+            )
+        count = x.shape[1]
+        pieces = list(chains.pieces(self.row, x, scores))
+        return pieces, count, chains.chains * chains.used(self.row + count)
 
     def extend(self, chunks: Any, score: Score | None = None) -> FamilyAccumulator:
         """Add all chunks of a stream, or of an array that is read in blocks of rows.
@@ -338,6 +369,9 @@ class FamilyAccumulator:
         weights = group_weights(numbers, null, plan.n_resamples, plan.rng)
         members = self._family.evaluations(self._sums.meet(weights, null))
         verdict = decide(plan, Outcome(members, 1.0))
+        lag, effective, needed = self._memory(numbers)
+        if needed:
+            verdict = verdict.withheld()
         strongest, sliced = verdict.strongest, verdict.sliced
         seconds = time.perf_counter() - start
         return GofResult(
@@ -353,6 +387,9 @@ class FamilyAccumulator:
             engine="fourier",
             kernel=plan.kernel.name,
             method="sksd",
+            lag=lag,
+            effective_draws=effective,
+            draws_needed=needed,
             members=verdict.members,
             evidence=verdict.evidence,
             coordinate_statistics=(
@@ -362,6 +399,16 @@ class FamilyAccumulator:
             timings={"statistic": seconds, "total": seconds},
             _active=self._active,
         )
+
+    def _memory(self, numbers: np.ndarray) -> tuple[float, float, int]:
+        """Draws of a group, effective number of draws, and how many a verdict needs; or 0."""
+        chains = self._chains
+        if chains is None or not chains.dependent:
+            return 1.0, float(self.n), 0
+        drawn = (chains.length + chains.gap) / chains.length  # draws for each that is used
+        effective = drawn * self.n / chains.tau
+        needed = 0 if numbers.size >= FEWEST else chains.needed()
+        return float(round(drawn * self._sums.group_size)), effective, needed
 
 
 def _split(plan: Plan, head: Samples, score: Score, separate: bool) -> Split:

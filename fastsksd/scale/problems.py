@@ -59,6 +59,8 @@ class Parcel(NamedTuple):
 def check_options(options: Iterable[str]) -> None:
     """All names must be options of `gof_test`, other than `rng`."""
     for name in options:
+        if name == "fit":
+            raise ArgumentTypeError(name, "is not for batches; call gof_test for each problem")
         if name not in OPTIONS:
             raise ArgumentTypeError(
                 name, f"is not an option of gof_test; the options are {', '.join(OPTIONS)}"
@@ -122,7 +124,7 @@ def values_of_model(problem: Problem, x: Array) -> Array | None:
 
 def pack(problem: Problem) -> Parcel:
     """The problem as bytes, with the scores in place of a function that can't be sent."""
-    if not isinstance(problem.score, np.ndarray) and not _travels(problem.score):
+    if not isinstance(problem.score, np.ndarray) and not travels(problem.score):
         if not values_are_enough(problem):
             raise ArgumentTypeError(
                 "score",
@@ -139,7 +141,7 @@ def pack(problem: Problem) -> Parcel:
         ) from error
 
 
-def _travels(function: object) -> bool:
+def travels(function: object) -> bool:
     """Whether another process can unpickle it.
 
     It can't unpickle a lambda, nor what an interactive session defined.

@@ -41,6 +41,7 @@ from .family_accumulator import FamilyAccumulator
 LEARNING = 5000  # rows at the front of a stream that give range and bandwidths
 TRAINING = 2000  # rows that one set of slices is found on
 HEAD = 5000  # rows that fix the family
+HEAD_OF_CHAINS = 10_000  # the same, for chains, whose memory is measured on them
 SHORT = 20_000  # rows up to which the family is tested in memory
 
 
@@ -68,6 +69,7 @@ def gof_stream(
     kernel: KernelLike = "rbf",
     tol: float = TOLERANCE,
     null: Null | None = None,
+    chains: bool = False,
     n_resamples: int = 1000,
     rng: Rng = None,
 ) -> GofResult:
@@ -122,6 +124,10 @@ def gof_stream(
     null : {"wild", "bootstrap", "spectral"}, optional
         How the null distribution is found, see `gof_test`. For the family "wild", the default, or
         "bootstrap"; for one set of slices "spectral", the limit distribution.
+    chains : bool
+        Whether the rows are the draws of one Markov chain in their order. Draws of several chains
+        are chunks, or an array, of shape (chains, draws, d); a chunk has the next draws of every
+        chain. For the family alone.
     n_resamples : int
         Number of replicates, or of draws of the limit distribution to look at.
     rng : None, int or numpy.random.Generator
@@ -151,11 +157,13 @@ def gof_stream(
     tested on the other rows, all others on all rows. The result is that of
     ``gof_test(x, score, train=5000)`` for rows in this order.
 
-    Replicates meet 1000 to 2000 groups of consecutive rows, see `FamilyAccumulator`. So the rows
-    may be those of a Markov chain, if its memory is much shorter than a thousandth of them. If rows
-    are sorted or have a trend, the test of a NumPy array or a memory map is conservative. Rows of
-    other sources must be shuffled first: those that are unlike the first ones do not follow the
-    model without them, and are rejected.
+    Replicates meet 1000 to 2000 groups of consecutive rows, see `FamilyAccumulator`. The first
+    10,000 draws of chains tell how long they remember, and groups are at least 20 times as long.
+    With fewer than 16 groups the verdict is "too short to tell".
+
+    If independent rows are sorted or have a trend, the test of a NumPy array or a memory map is
+    conservative. Rows of other sources must be shuffled first: those that are unlike the first ones
+    do not follow the model without them, and are rejected.
 
     Later rows may lie outside of the range of the first. For the family the kernel fades there,
     along slices; for one set they cost time, but no accuracy. With any bandwidth and range the test
@@ -213,8 +221,20 @@ def gof_stream(
             "train",
             f"must be a number of rows or an array of samples, not a fraction; got {train!r}",
         )
-    source = _source_of(chunks, score)
+    if not isinstance(chains, (bool, np.bool_)):
+        raise ArgumentTypeError(
+            "chains",
+            "must be True or False; several chains are chunks of shape (chains, draws, d); got "
+            f"{chains!r}",
+        )
+    source = _source_of(chunks, score, bool(chains))
     if given or null == "spectral":
+        if _number_of_chains(source) is not None:
+            raise ArgumentError(
+                "chunks",
+                "holds draws of chains, which are tested by the family alone; one set of slices is "
+                "for independent samples",
+            )
         return _test_of_one_set(source, score, options)
     return _test_of_family(source, score, options)
 
@@ -223,15 +243,19 @@ def _test_of_family(source: _Source, score: Score | None, options: Options) -> G
     start = time.perf_counter()
     train = options.train
     separate = train is not None and np.ndim(train) > 0
-    count = HEAD
+    chains = _number_of_chains(source)
+    count = HEAD if chains is None else HEAD_OF_CHAINS
+    if separate and chains is not None:
+        raise ArgumentError("train", "must be a number of draws, for chains")
     if not separate and train is not None:
         count = check_integer("train", train, 3)
-    look = max(SHORT, 2 * count)
+    # Rows are draws of every chain.
+    count, look = (-(-rows // (chains or 1)) for rows in (count, max(SHORT, 2 * count)))
     front = source.head(look + 1, keep=True)
     x = _samples_of(front)
     search: Any = dict(estimator=options.estimator, score_q=options.score_q, debias=options.debias)
     same: Any = dict(kernel=options.kernel, tol=options.tol)
-    if len(x) <= look:
+    if x.shape[-2] <= look:
         return _test_in_memory(front, x, score, options)
     model: Any = score
     if separate:
@@ -243,7 +267,18 @@ def _test_of_family(source: _Source, score: Score | None, options: Options) -> G
         if score is None or score_is_array(score):
             model = _scores_of(front)
     del front, x
-    total = FamilyAccumulator(first, model, separate=separate, **search, **same, rng=options.rng)
+    try:
+        total = FamilyAccumulator(
+            first, model, separate=separate, **search, **same, rng=options.rng
+        )
+    except ArgumentError as error:
+        if chains is None or error.argument != "first":
+            raise
+        raise ArgumentError(
+            "chunks",
+            *error.parts,
+            remedy=(str(error.remedy), " Raise ", Option("train"), ", which counts all chains."),
+        ) from None
     searched = time.perf_counter()
     total = source.add_to(total)
     replicates: Any = dict(null=options.null or "wild", n_resamples=options.n_resamples)
@@ -251,12 +286,20 @@ def _test_of_family(source: _Source, score: Score | None, options: Options) -> G
     return _timed(result, start, searched)
 
 
+def _number_of_chains(source: _Source) -> int | None:
+    """Number of chains; None for independent samples, as those of a Dask array."""
+    if not isinstance(source, Rows):
+        return None
+    first = source.head(1, keep=True)
+    return len(first[0].x) if first and first[0].x.ndim == 3 else None
+
+
 def _test_in_memory(
     front: Sequence[Chunk], x: Array, score: Score | None, options: Options
 ) -> GofResult:
     """The test of a short stream."""
-    if len(x) < 2:
-        raise ArgumentError("chunks", f"must hold at least 2 samples; got {len(x)}")
+    if x.shape[-2] < 2:
+        raise ArgumentError("chunks", f"must hold at least 2 samples; got {x.shape[-2]}")
     values: Any = _scores_of(front)  # so that an error names its chunk
     if score is not None and not score_is_array(score):
         values = score
@@ -344,20 +387,24 @@ def _training_samples(
 
 def _scores_of(chunks: Sequence[Chunk]) -> Array:
     """The scores at the samples of all chunks."""
-    return np.concatenate([chunk.scores() for chunk in chunks if chunk.x.size])
+    return np.concatenate([chunk.scores() for chunk in chunks if chunk.x.size], axis=-2)
 
 
 def _samples_of(chunks: Sequence[Chunk]) -> Array:
     """The samples of all chunks."""
-    return np.concatenate(
-        [np.empty((0, chunks[0].x.shape[1] if chunks else 1)), *(chunk.x for chunk in chunks)]
-    )
+    if not chunks:
+        return np.empty((0, 1))
+    return np.concatenate([chunk.x for chunk in chunks], axis=-2)
 
 
-def _source_of(chunks: Any, score: Score | None) -> _Source:
+def _source_of(chunks: Any, score: Score | None, chain: bool) -> _Source:
     """The chunks: those of a Dask array are read where they lie, any others here."""
-    if is_dask(chunks):
-        from .cluster import DaskRows
+    if not is_dask(chunks):
+        return Rows(chunks, score, chain=chain)
+    if chain:
+        raise ArgumentError(
+            "chains", "has no use for a Dask array; give chunks of (chains, draws, d)"
+        )
+    from .cluster import DaskRows
 
-        return DaskRows(chunks, score)
-    return Rows(chunks, score)
+    return DaskRows(chunks, score)

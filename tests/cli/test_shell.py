@@ -57,5 +57,9 @@ def test_every_flag_exists():
     commands = next(
         action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction)
     )
-    known = commands.choices["test"]._option_string_actions
+    known = {
+        flag
+        for name in ("test", "compare")
+        for flag in commands.choices[name]._option_string_actions
+    }
     assert set(_FLAGS.values()) <= set(known)

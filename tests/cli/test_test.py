@@ -98,8 +98,11 @@ def test_json(run):
     assert len(said["members"]) > 5 and said["members"][0]["adjusted_pvalue"] == said["pvalue"]
     assert said["timings"]["total"] > 0 and said["versions"]["fastsksd"] == fs.__version__
     assert said["caveats"] == []
+    low, high = said["discrepancy_interval"]
+    assert 0 < low < high
     code, out, _ = run("x.npy", *GOOD, "--method", "ksd", "--n-resamples", "50", "--json")
     assert json.loads(out)["strongest_slice"] is None
+    assert json.loads(out)["discrepancy_interval"] is None
     np.save(
         "chain.npy",
         np.repeat(X, 4, axis=0) + 0.01 * np.random.default_rng(0).standard_normal((480, 2)),
@@ -137,6 +140,43 @@ def test_effects_and_tolerance(run, folder):
     assert run("x.csv", *GOOD, "--tolerance", "wide")[0] == 2
 
 
+def test_a_fitted_model(run, folder):
+    quick = ("--n-resamples", "19", "--basis", "identity", "--quiet")
+    code, out, _ = run("x.npy", "--fit", "gaussian", *quick, "--json", "--checkpoint", "refits")
+    said = json.loads(out)
+    expected = fs.gof_test(
+        np.load("x.npy"),
+        fit=fs.Refit(fs.models.Gaussian.fit, progress=False),
+        basis="identity",
+        n_resamples=19,
+        rng=0,
+    )
+    assert code == int(expected.reject()) and said["pvalue"] == expected.pvalue
+    assert said["null"] == "refits" and said["against"] == "a model fitted by gaussian"
+    assert said["fitted"]["n_refits"] == 19 and said["fitted"]["n_failed"] == 0
+    assert len((folder / "refits").read_text().splitlines()) == 20
+    write(
+        "fits.py",
+        "from fastsksd.models import *\ndef fit(x): return Gaussian.fit(x).score\nn = 1\n",
+    )
+    _, out, _ = run("x.npy", "--fit", "fits.py:fit", "--quiet")
+    assert "fitted to 100 samples and tested on others" in " ".join(out.split())
+    for flags, message in {
+        ("--fit", "gauss"): "--fit gauss: must be one of gaussian, laplace",
+        ("--fit", "fits.py:n"): "--fit fits.py:n: is no function, but int",
+        ("--fit", "fits.py:nothing"): "--fit fits.py:nothing: fits.py has no nothing",
+        ("--fit", "fits.py:fit", "--jobs", "2"): "--jobs: other processes can't import",
+        ("--fit", "gaussian", *GOOD): "choose one of --scores FILE",
+        (*GOOD, "--checkpoint", "refits"): "--checkpoint is for --fit",
+        ("--fit", "gaussian", "--stream"): "--fit gaussian does not apply to it",
+        ("--fit", "gaussian", "--null", "wild"): "--null has no choice",
+        ("--fit", "gaussian", "--lag", "3"): "--fit is for independent samples",
+        ("--fit", "laplace", *quick, "--checkpoint", "refits"): "--checkpoint refits holds",
+    }.items():
+        code, _, err = run("x.npy", *flags)
+        assert code == 2 and message in err, err
+
+
 def test_chains(run):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((600, 2))
@@ -166,6 +206,28 @@ def test_chains(run):
     ):
         code, _, err = run("x.csv", *GOOD, *arguments)
         assert code == 2 and message in err
+
+
+def test_weights(run):
+    rng = np.random.default_rng(0)
+    x = 1.5 * rng.standard_normal((200, 2))
+    w = np.exp(-0.5 * (x**2).sum(axis=1) * (1.0 - 1.0 / 2.25))
+    rows = zip(x.tolist(), w.tolist(), strict=True)
+    write("x.csv", "a,w,b\n" + "".join(f"{a!r},{one!r},{b!r}\n" for (a, b), one in rows))
+    code, out, _ = run("x.csv", *GOOD, *QUICK, "--weights", "w", "--json")
+    said = json.loads(out)
+    assert said["names"] == ["a", "b"] and said["weighted"] and code == 0
+    assert said["effective_draws"] == pytest.approx(w.sum() ** 2 / (w**2).sum())
+    assert run("x.csv", *GOOD, *QUICK, "--columns", "a,b")[0] == 1
+    assert "importance weights, worth about" in run("x.csv", *GOOD, *QUICK, "--weights", "w")[1]
+    for arguments, message in (
+        (["--weights", "a,b"], "--weights must name one column, with a number for every row"),
+        (["--weights", "w", "--stream"], "--weights w does not apply"),
+        (["--weights", "a"], "--weights are negative in"),
+        (["--weights", "w", "--lag", "5"], "--weights are for independent samples"),
+    ):
+        code, _, err = run("x.csv", *GOOD, *arguments)
+        assert code == 2 and message in err, err
 
 
 def test_a_gpu_that_is_not_there(run, monkeypatch):

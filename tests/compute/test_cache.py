@@ -1,12 +1,15 @@
 """Compiled code on disk: entries of their own, damaged files, full disks."""
 
 import errno
+import os
+import tempfile
+from pathlib import Path
 
 import numba
 import pytest
 
 from fastsksd.compute import cache
-from fastsksd.compute.cache import CacheWarning, EntryFiles, keep
+from fastsksd.compute.cache import CacheWarning, EntryFiles, TemporaryFolder, keep
 
 
 def double(x):
@@ -76,3 +79,38 @@ def test_entries_of_two_processes_do_not_meet(tmp_path):
     other.save("int", "code for int")
     assert (one.load("float"), other.load("int")) == ("code for float", "code for int")
     assert EntryFiles(str(tmp_path), "f", "edited source").load("int") is None
+
+
+@pytest.fixture
+def homeless(tmp_path, monkeypatch):
+    """Numba's own places can't be written to, and temporary files have a folder of this test."""
+    monkeypatch.setattr(cache.Places, "_locator_classes", [TemporaryFolder])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / f"fastsksd-code-{os.getuid()}"
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no users on this system")
+def test_without_a_home_code_is_kept_among_temporary_files(homeless):
+    function = keep(numba.njit(double))
+    assert function(2) == 4 and homeless.stat().st_mode & 0o777 == 0o700
+    assert Path(cache.folder_of(function)).parent == homeless
+    assert len(list(homeless.rglob("*.nbc"))) == 1
+    again = keep(numba.njit(double))
+    assert again(3) == 6 and hits(again) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no users on this system")
+@pytest.mark.parametrize("trap", ["open to others", "a link", "of another user"])
+def test_nothing_is_executed_from_a_folder_of_others(homeless, trap, monkeypatch, tmp_path):
+    """Loaded code is executed: a folder that another user may have filled is left alone."""
+    if trap == "a link":
+        (tmp_path / "theirs").mkdir()
+        homeless.symlink_to(tmp_path / "theirs")
+    else:
+        homeless.mkdir()
+        homeless.chmod(0o777 if trap == "open to others" else 0o700)
+    if trap == "of another user":
+        monkeypatch.setattr(cache, "_user", lambda: os.getuid() + 1)
+        homeless.rename(tmp_path / f"fastsksd-code-{os.getuid() + 1}")
+    function = keep(numba.njit(double))
+    assert function(2) == 4 and not list(tmp_path.rglob("*.nb?"))

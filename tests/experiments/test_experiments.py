@@ -15,6 +15,7 @@ import fastsksd as fs
 from fastsksd import cli, learning, models
 from fastsksd.experiments import (
     benchmark_gof,
+    benchmark_report,
     groups,
     ica,
     level,
@@ -22,12 +23,15 @@ from fastsksd.experiments import (
     peers,
     power,
     problems,
+    published,
     rbm,
+    rbm_report,
     report,
     reproduce,
     run,
     runner,
 )
+from fastsksd.learning import training
 from fastsksd.procedure.plan import Options
 
 
@@ -99,8 +103,30 @@ def test_resumed_run_equals_an_undisturbed_one(tiny, tmp_path):
     )
     assert seen == list(range(1, 13))
     assert results(resumed) == results(whole)
-    assert len((tmp_path / "part" / "level.jsonl").read_text().splitlines()) == 13
+    # The header, the trials, and a line for each run that made some.
+    assert len((tmp_path / "part" / "level.jsonl").read_text().splitlines()) == 1 + 12 + 2
     assert results(run("level", "tiny", tmp_path / "part", resume=True)) == results(whole)
+
+
+def test_a_run_ends_in_time_and_goes_on(tiny, tmp_path, monkeypatch):
+    clock = iter(range(100))
+    monkeypatch.setattr(runner.time, "monotonic", lambda: 60.0 * next(clock))
+    part = run("level", "tiny", tmp_path, minutes=4)
+    monkeypatch.undo()
+    monkeypatch.setitem(level.SCALES, "tiny", tiny)
+    assert len(part) == 3
+    whole = run("level", "tiny", tmp_path, resume=True, minutes=60)
+    assert len(whole) == 12 and whole[:3] == part
+    study = runner.kept(tmp_path / "level.jsonl")
+    assert (study.done, study.planned, study.rows) == (12, 12, whole)
+    assert len(study.runs) == 2 and study.runs[0] == runner.this_machine()
+
+
+def test_numbers_on_disk_are_rounded():
+    rows = [dict(p=0.123456789, name="a", step=[3, 2 / 3], none=None, flag=True)]
+    assert runner._rounded(rows) == [
+        dict(p=0.123457, name="a", step=[3, 0.666667], none=None, flag=True)
+    ]
 
 
 def test_two_runs_do_not_share_a_folder(tiny, tmp_path):
@@ -114,7 +140,7 @@ def test_two_runs_do_not_share_a_folder(tiny, tmp_path):
 
     run("level", "tiny", tmp_path, progress=intrude)
     lines = (tmp_path / "level.jsonl").read_text().splitlines()
-    assert len(lines) == len(set(lines)) == 13
+    assert len(lines) == len(set(lines)) == 14
 
 
 def _command(scale, out):
@@ -136,12 +162,12 @@ def test_killed_run_loses_nothing(tmp_path):
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    kept = len(path.read_text().splitlines()) - 1
-    assert kept >= 2
+    kept = path.read_text().count('{"task"')
+    assert kept >= 1
     command = [*_command("smoke", tmp_path / "killed"), "--resume"]
     subprocess.run(command, check=True, capture_output=True)
     whole = run("level", "smoke", tmp_path / "whole")
-    again = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    again = [json.loads(line) for line in path.read_text().splitlines() if "task" in line]
     found = {runner.task_key(line["task"]): results(line["rows"]) for line in again}
     assert len(found) == len(again) == len(level.tasks(level.SCALES["smoke"]))
     assert [
@@ -155,7 +181,7 @@ def test_full_disk_keeps_what_was_saved(tiny, tmp_path, monkeypatch):
 
     def fsync(descriptor):
         calls.append(descriptor)
-        if len(calls) == 5:  # the header, and three trials before
+        if len(calls) == 6:  # the header, the line of the run, and three trials before
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", fsync)
@@ -236,6 +262,13 @@ def test_results_of_other_settings_are_refused(tiny, tmp_path, monkeypatch):
 def test_command_explains_bad_names(arguments, message, tmp_path, capsys):
     assert cli.main(["reproduce", *arguments, "--out", str(tmp_path)]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_minutes_must_be_positive(capsys):
+    for text in ("0", "-1", "nan", "inf", "soon"):
+        with pytest.raises(SystemExit):
+            cli.main(["reproduce", "level", f"--minutes={text}"])
+        assert "--minutes" in capsys.readouterr().err
 
 
 def test_power_study_from_the_command_line(tmp_path, capsys, monkeypatch):
@@ -322,55 +355,79 @@ def test_all_runs_every_study_in_turn(tiny, tmp_path, capsys, monkeypatch):
     assert "holds 12 finished trials" in capsys.readouterr().err
 
 
-def test_published_rates_stand_beside_ours():
-    assert (
-        report.agrees(20, 20, 0.99) == "yes"
-        and report.agrees(5, 20, 0.99) == "NO"
-        and report.agrees(5, 20, None) == ""
-    )
-    assert report.show_rate(10, 20) == "0.50 (0.30 to 0.70)"
-
-
 def test_benchmark_study(tmp_path, monkeypatch):
     settings = dict(
         benchmark_gof.SCALES["smoke"], problems=["diffusion", benchmark_gof.NULL], d=[2, 4], n=120
     )
     monkeypatch.setitem(benchmark_gof.SCALES, "tiny", settings)
-    paths = reproduce("benchmark_gof", "tiny", tmp_path)
-    text = paths[0].read_text()
-    for method in benchmark_gof._methods(settings):
-        assert (
-            text.count(f"| diffusion | {method} |") == 1
-            and f"| {benchmark_gof.NULL} | {method} |" in text
-        )
+    text = reproduce("benchmark_gof", "tiny", tmp_path)[0].read_text()
+    for method in benchmark_report.methods_of(settings):
+        # In the tables of the rates, of all dimensions, and of the level.
+        assert f"| {method} | 2 |" in text and text.count(f"| {method} |") >= 3
     assert "| SKSD-g+KE+GO | 0 |" in text and "not shown beside this scale" in text
     assert (tmp_path / "benchmark_gof_1.png").stat().st_size > 10_000
+
+
+def test_benchmark_runs_in_rounds():
+    settings = benchmark_gof.SCALES["paper"]
+    tasks = benchmark_gof.tasks(settings)
+    assert len(tasks) == 100 * 15 * len(settings["problems"]) == len(set(map(str, tasks)))
+    # Four trials in the last dimension, and then the first in each of the others.
+    count = len(settings["problems"])
+    assert all(task["d"] == 100 for task in tasks[: 4 * count])
+    first = [task for task in tasks[: 18 * count] if task["d"] < 100]
+    assert {(task["problem"], task["d"]) for task in first} == {
+        (problem, d) for problem in settings["problems"] for d in settings["d"][:-1]
+    }
+    # When the other dimensions have 30 trials, the last has most of its 100.
+    done = next(k for k, task in enumerate(tasks) if task["d"] == 2 and task["trial"] == 30)
+    assert sum(task["d"] == 100 for task in tasks[:done]) >= 90 * len(settings["problems"])
+
+
+def _benchmark_rows(settings, trials, rejected):
+    methods = benchmark_report.methods_of(settings)
+    return [
+        dict(problem=problem, d=100, trial=trial,
+             sweep=[[name, 50, 0.5, 0.1] for name in methods if "GO" in name],
+             tests={name: [0.01 if rejected(problem, trial) else 0.5, 0.25] for name in methods})
+        for problem in settings["problems"]
+        for trial in range(trials)
+    ]  # fmt: skip
 
 
 def test_benchmark_report_compares_with_the_paper():
     settings = dict(
         benchmark_gof.SCALES["quick"], problems=["Laplace", benchmark_gof.NULL], d=[100], trials=20
     )
-    methods = benchmark_gof._methods(settings)
-    rows = [
-        dict(problem=problem, d=100, trial=trial,
-             sweep=[[name, 50, 0.5, 0.1] for name in methods if "GO" in name],
-             seconds=dict.fromkeys(methods, 0.25),
-             p=dict.fromkeys(methods, 0.01 if problem == "Laplace" else 0.5))
-        for problem in settings["problems"]
-        for trial in range(20)
-    ]  # fmt: skip
-    text = _text(benchmark_gof.report(rows, settings))
-    assert "| Laplace | SKSD-g+Ex | 1.00 (0.84 to 1.00) | 1 | yes | 0.250 | 0.38 |" in text
-    assert "| Laplace | SKSD-g+GO | 1.00 (0.84 to 1.00) | 0.58 | NO | 0.250 | 39.39 |" in text
-    assert "| KSD | 0.00 | 0.00 (0.00 to 0.16) |" in text
+    rows = _benchmark_rows(settings, 20, lambda problem, _: problem == "Laplace")
+    blocks = benchmark_report.report(rows, settings)
+    text = _text(blocks)
+    ours = "20 | 1.00 (0.84 to 1.00)"
+    assert f"| SKSD-g+Ex | {ours} | 1.00 (0.96 to 1.00) | agrees | 0.25 | 27 | 0.38 |" in text
+    assert f"| SKSD-g+GO | {ours} | 0.58 (0.48 to 0.67) | better | 0.25 | 138 | 39.39 |" in text
+    assert f"| RFSD (L1-IMQ) | {ours} | curve: high | agrees | 0.25 |  |  |" in text
+    assert f"| KSD | {ours} | curve: low | better | 0.25 |  |  |" in text
+    assert "| KSD | 20 | 0.00 (0.00 to 0.16) |" in text
+    (reasons,) = (block.texts for block in blocks if isinstance(block, report.Items))
+    assert any(text.startswith("Laplace, SKSD-g+GO, better: it ascends") for text in reasons)
+    assert not any("SKSD-g+Ex" in text for text in reasons)
+
+
+def test_few_trials_leave_the_verdict_open():
+    settings = dict(benchmark_gof.SCALES["paper"], problems=["Laplace"])
+    text = _text(benchmark_report.report(_benchmark_rows(settings, 1, lambda *_: True), settings))
+    assert "| SKSD-g+GO | 1 | 1.00 (0.21 to 1.00) | 0.58 (0.48 to 0.67) | open |" in text
+    assert (
+        "| KSD loses its power from 2 to 100 dimensions |  | 1.00 (0.21 to 1.00), 1 test | open |"
+        in text
+    )
 
 
 def test_both_readings_of_the_student_problem():
     """As stated, p and q have the same variance; as the published script ran it, they do not."""
     rng = np.random.default_rng(0)
     stated, run_as = (
-        benchmark_gof._problem(name, 3, rng) for name in ("Student t", benchmark_gof.T_AS_RUN)
+        benchmark_gof._problem(name, 3, rng) for name in ("Student t", published.STUDENT_AS_RUN)
     )
     x = np.ones((1, 3))
     np.testing.assert_allclose(stated.p.score(x), -0.6 * x)
@@ -383,15 +440,15 @@ def test_rbm_study(tmp_path, monkeypatch):
     monkeypatch.setitem(rbm.SCALES, "tiny", settings)
     text = reproduce("rbm", "tiny", tmp_path)[0].read_text()
     rows = run("rbm", "tiny", tmp_path, resume=True)
-    assert [row["p"][rbm.EXACT] <= 0.05 for row in rows] == [False, False, True, True]
+    assert [row["p"][published.RBM_EXACT] <= 0.05 for row in rows] == [False, True, False, True]
     # Pruning and epochs are varied only where the study asks for it. All slices and no epoch are
     # the tests that exist already.
-    assert [bool(row["pruning"] and row["epochs"]) for row in rows] == [False, False, True, True]
-    for row in rows[2:]:
+    assert [bool(row["pruning"] and row["epochs"]) for row in rows] == [False, True, False, True]
+    for row in rows[1::2]:
         assert {m for _, m, _ in row["pruning"]} == set(settings["pruning"]) and {
             count for _, count, _ in row["epochs"]
         } == {0, 2, 5}
-    for method in rbm.METHODS:
+    for method in rbm_report.METHODS:
         assert text.count(f"| {method} |") >= 2
     assert (
         "not shown beside this scale" in text and (tmp_path / "rbm_1.png").stat().st_size > 10_000
@@ -402,14 +459,25 @@ def test_rbm_report_compares_with_the_paper_and_shows_the_spread():
     settings = dict(rbm.SCALES["quick"], perturbations=[0.0, 0.01])
     rows = [
         dict(perturbation=value, model=model, trial=0,
-             p=dict.fromkeys(rbm.METHODS, 0.01 if model < 6 and value else 0.5),
-             seconds={rbm.KE: 0.3}, pruning=[[rbm.KE, 3, 0.5]], epochs=[[rbm.GO, 3, 0.5]])
+             p=dict.fromkeys(rbm_report.METHODS, 0.01 if model < 6 and value else 0.5),
+             seconds={published.RBM_KE: 0.3}, pruning=[[published.RBM_KE, 3, 0.5]],
+             epochs=[[published.RBM_GO, 3, 0.5]])
         for value in (0.0, 0.01)
         for model in range(10)
     ]  # fmt: skip
     text = _text(rbm.report(rows, settings))
-    assert "| SKSD-rg+KE | 0.60 (0.31 to 0.83) | 0.67 | yes | 0.00 to 1.00 | 0.300 | 0.19 |" in text
-    assert "| SKSD-rg+Ex | 0.60 (0.31 to 0.83) | 0.95 | NO | 0.00 to 1.00 |" in text
+    ours = "10 | 0.60 (0.31 to 0.83)"
+    assert (
+        f"| SKSD-rg+KE | {ours} | 0.67 (0.57 to 0.75) | agrees | 0.00 to 1.00 | 0.30 | 0.63 |"
+        in text
+    )
+    assert f"| SKSD-rg+Ex | {ours} | 0.95 (0.89 to 0.98) | worse | 0.00 to 1.00 |  |  |  |" in text
+    # With several trials a model, the spread between models enters.
+    rows = [dict(row, trial=trial) for row in rows for trial in range(10)]
+    ours = "100 | 0.60 (0.50 to 0.69)"
+    assert f"| SKSD-rg+Ex | {ours} | 0.95 (0.89 to 0.98) | agrees |" in _text(
+        rbm.report(rows, settings)
+    )
 
 
 def test_ica_study(tmp_path, monkeypatch):
@@ -419,10 +487,14 @@ def test_ica_study(tmp_path, monkeypatch):
         d=[4],
         n_train=1000,
         n_test=2000,
+        curve=dict(ica.SCALES["smoke"]["curve"], d=4, methods=["sksd-g+ke+go"]),
     )
     monkeypatch.setitem(ica.SCALES, "tiny", settings)
     text = reproduce("ica", "tiny", tmp_path)[0].read_text()
     rows = run("ica", "tiny", tmp_path, resume=True)
+    (curve,) = [row for row in rows if "curve" in row]
+    assert curve["step"] == [12, 14, 16, 18, 20] and np.all(np.array(curve["value"]) > 0)
+    rows.remove(curve)
     # Methods of a run share problem and beginning, but for what "sksd-scoring" does before its
     # first step.
     for k in range(0, 6, 3):
@@ -435,11 +507,9 @@ def test_ica_study(tmp_path, monkeypatch):
         )
         assert rows[k + 1]["trace"]["step"] == [0, 10, 20, 30, 40]
     assert rows[0]["truth"] != rows[3]["truth"]
-    assert (
-        "| 4 | sksd-scoring |" in text
-        and "LSD was left out" in text
-        and (tmp_path / "ica_1.png").stat().st_size > 10_000
-    )
+    assert "| 4 | sksd-scoring | 2 |" in text and "The loss between two searches" in text
+    assert (tmp_path / "ica_1.png").stat().st_size > 10_000
+    assert not (tmp_path / "ica.unfinished").exists()
 
 
 def test_ica_report_compares_with_the_paper_and_shows_what_diverged():
@@ -449,20 +519,58 @@ def test_ica_report_compares_with_the_paper_and_shows_what_diverged():
         method="sksd-g+ke+go",
         diverged=None,
         truth=-20.0,
-        seconds=3.0,
+        milliseconds=3.0,
         trace=dict(step=[0, 5], nll=[9.0, 8.0], value=[1.0]),
     )
     rows = [
         dict(common, run=0, nll=6.0),
         dict(common, run=1, nll=8.0),
+        dict(common, run=0, nll=80.0, method="sksd-g+go"),
+        dict(common, run=1, nll=82.5, method="sksd-g+go"),
         dict(d=100, run=0, method="ksd", diverged=17),
     ]
     text = _text(ica.report(rows, settings))
     assert (
-        "| 100 | sksd-g+ke+go | 7.00 +- 1.41 | 6.93 +- 1.36 | -20.00 +- 0.00 | 27.00 +- 1.41 "
-        "| 25.63 | yes | 3.0 |  |" in text
+        "| 100 | sksd-g+ke+go | 2 | 27.00 (14.29 to 39.71) | 25.63 +- 1.36 | agrees "
+        "| 7.00 (-5.71 to 19.71) | 6.93 +- 1.36 | -20.00 | 3 | 23 |  |" in text
     )
-    assert "| 100 | ksd |  | 110.78 +- 1.19 |  |  | 129.48 |  |  | after 17 steps |" in text
+    assert "| 100 | sksd-g+go | 2 | 101.25 (85.37 to 117.13) | 40.92 +- 1.08 | worse |" in text
+    assert (
+        "| 100 | ksd | 1 |  | 129.48 +- 1.19 | open |  | 110.78 +- 1.19 |  |  |  | after 17" in text
+    )
+    # Runs are compared on the same problem: 74 and 74.5.
+    assert (
+        "| 100 | sksd-g+ke+go ends lower than sksd-g+go | 2 | 74.25 (71.07 to 77.43) | holds |"
+        in text
+    )
+    assert "| 100 | sksd-g+ke+go ends lower than ksd | 0 |  | open |" in text
+
+
+def test_training_goes_on_after_a_kill(tmp_path, monkeypatch):
+    """A run that is interrupted within a trial ends as an undisturbed one."""
+    settings = dict(
+        ica.SCALES["smoke"], methods=["sksd-g+go"], d=[4], runs=1,
+        curve=dict(ica.SCALES["smoke"]["curve"], methods=[]),
+    )  # fmt: skip
+    monkeypatch.setitem(ica.SCALES, "tiny", settings)
+    (whole,) = run("ica", "tiny", tmp_path / "whole")
+    save = training.save_checkpoint
+
+    def save_and_stop(path, saved, arrays):
+        save(path, saved, arrays)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "save_checkpoint", save_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        run("ica", "tiny", tmp_path / "part")
+    (left,) = (tmp_path / "part" / "ica.unfinished").iterdir()
+    assert ica._steps_in(left) == 10 and ica._steps_in(None) == 0
+    monkeypatch.undo()
+    monkeypatch.setitem(ica.SCALES, "tiny", settings)
+    (resumed,) = run("ica", "tiny", tmp_path / "part", resume=True)
+    assert not left.parent.exists()
+    assert resumed.pop("milliseconds") > 0 and whole.pop("milliseconds") > 0
+    assert resumed == whole
 
 
 def test_training_that_diverges_is_a_result(monkeypatch):

@@ -2,8 +2,10 @@
 // of Stan that it needs, are not on the package index; Stan's headers and compiler are, with httpstan. Included after the model's C++ code.
 #include <stan/io/array_var_context.hpp>
 #include <stan/io/empty_var_context.hpp>
+#include <stan/io/json/json_data.hpp>
 #include <stan/math/rev/functor/gradient.hpp>
 #include <cstring>
+#include <sstream>
 
 stan::model::model_base& new_model(stan::io::var_context&, unsigned int, std::ostream*);
 
@@ -38,9 +40,19 @@ int guarded(char** error, F f) {
 extern "C" {
 int bs_major_version = BS_MAJOR, bs_minor_version = BS_MINOR, bs_patch_version = BS_PATCH;
 
-void* bs_model_construct(const char*, unsigned int seed, char**) {
-  stan::io::empty_var_context data;
-  return &new_model(data, seed, nullptr);
+void* bs_model_construct(const char* text, unsigned int seed, char** error) {
+  void* model = nullptr;
+  guarded(error, [&] {
+    if (text && *text) {
+      std::istringstream in(text);
+      stan::json::json_data data(in);
+      model = &new_model(data, seed, nullptr);
+    } else {
+      stan::io::empty_var_context data;
+      model = &new_model(data, seed, nullptr);
+    }
+  });
+  return model;
 }
 void bs_model_destruct(Model* model) { delete model; }
 void bs_free_error_msg(char* message) { free(message); }

@@ -112,3 +112,47 @@ def test_bad_input_is_explained(nuts):
         ValueError, match=r"`var_names` .*: no variable 'sigma'; there are 'log_rate', 'mu'"
     ):
         bridge.draws(states, chain_axis=0, var_names="sigma")
+
+
+def test_pathfinder():
+    """Its draws of a normal posterior, in one call; the log-densities beside them are let be."""
+
+    def normal(z):
+        return -0.5 * (z["a"] ** 2).sum() - 2.0 * (z["b"] - 1.0) ** 2
+
+    start = {"a": jnp.full(2, 0.5), "b": jnp.zeros(())}
+    state, _ = blackjax.vi.pathfinder.approximate(jax.random.key(0), normal, start)
+    samples = blackjax.vi.pathfinder.sample(jax.random.key(1), state, 500)
+    draws = bridge.particles(samples, normal)
+    assert draws.names == ("a[0]", "a[1]", "b") and draws.independent and draws.weights is None
+    np.testing.assert_allclose(draws.score, -draws.x * [1, 1, 4] + [0, 0, 4], atol=1e-4)
+    assert draws.test(rng=0).pvalue > 0.05
+    assert bridge.particles(samples, lambda z: 1.5 * normal(z)).test(rng=0).reject()
+
+
+def test_weighted_particles():
+    """A state of SMC: the weights go from the prior to the posterior."""
+    key = jax.random.key(2)
+    particles = {"z": jax.random.normal(key, (800, 2))}
+    log_weights = -1.0 * (particles["z"] ** 2).sum(axis=1)
+    weights = jax.nn.softmax(log_weights)
+    state = blackjax.smc.tempered.TemperedSMCState(particles, weights, 1.0)
+
+    def posterior(z):
+        return -1.5 * (z["z"] ** 2).sum()
+
+    draws = bridge.particles(state, posterior)
+    size = 1.0 / float((weights**2).sum())
+    assert repr(draws) == f"Draws(800 with weights, worth {size:.0f} without, d=2: z[0], z[1])"
+    result = draws.test(rng=0)
+    assert result.weighted and result.pvalue > 0.05
+    assert result.effective_draws == pytest.approx(size, rel=1e-4)
+    assert bridge.particles(particles, posterior).test(rng=0).reject()
+    diagnosis = draws.diagnose()
+    assert "draws with importance weights, worth about" in diagnosis.notes()[0]
+    low, high = diagnosis.effects[0].stretch_interval
+    assert low < 1.0 < high
+    with pytest.raises(ValueError, match="`weights` are negative in 1 row: 3"):
+        bridge.particles(particles, posterior, weights=np.where(np.arange(800) == 3, -1, 1))
+    with pytest.raises(ValueError, match="`source` must hold arrays"):
+        bridge.particles({"a": np.ones(3), "b": np.ones(4)}, posterior)

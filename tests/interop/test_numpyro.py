@@ -8,7 +8,7 @@ numpyro = pytest.importorskip("numpyro")
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 from numpyro import distributions as dist  # noqa: E402
-from numpyro.infer import HMC, MCMC, NUTS  # noqa: E402
+from numpyro.infer import HMC, MCMC, NUTS, SVI, Trace_ELBO, autoguide  # noqa: E402
 
 from fastsksd.interop import numpyro as bridge  # noqa: E402
 
@@ -178,3 +178,90 @@ def test_divergences_are_counted(mcmc):
         assert len(bridge.draws(mcmc, on_divergence="drop")) == 797
     finally:
         mcmc._states["diverging"] = diverging
+
+
+# A normal posterior, and a positive variable that is normal in unconstrained space.
+PRECISION = np.array([[1.5, -0.5, -0.5, 0], [-0.5, 1, 0, 0], [-0.5, 0, 1, 0], [0, 0, 0, 1.0]])
+
+
+def normal_model(width):
+    a = numpyro.sample("a", dist.Normal(0.0, width))
+    numpyro.sample("b", dist.Normal(0.5 * a, 1.0).expand([2]))
+    numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+
+
+def normal_guide(width):
+    """Written by hand, without correlations."""
+    numpyro.sample("a", dist.Normal(0.0, numpyro.param("spread", 1.0)))
+    numpyro.sample("b", dist.Normal(0.0, 1.0).expand([2]))
+    numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+
+
+def fit(guide, steps=600, rate=0.03):
+    svi = SVI(normal_model, guide, numpyro.optim.Adam(rate), Trace_ELBO(num_particles=20))
+    return svi.run(jax.random.key(0), steps, 1.0, progress_bar=False).params
+
+
+def drawn(guide, params, count=500, **options):
+    return bridge.variational(guide, params, count, model_args=(1.0,), rng=0, **options)
+
+
+@pytest.mark.parametrize("name", ["AutoLaplaceApproximation", "AutoMultivariateNormal"])
+def test_guides_that_hold_the_posterior(name):
+    guide = getattr(autoguide, name)(normal_model)
+    draws = drawn(guide, fit(guide))
+    assert draws.names == ("a", "b[0]", "b[1]", "scale") and draws.independent
+    np.testing.assert_allclose(draws.score, -draws.x @ PRECISION, atol=1e-8)
+    result = draws.test(rng=0)
+    # Laplace is exact here; the other one is as good as its optimiser.
+    assert result.pvalue > (0.05 if "Laplace" in name else 0.001)
+
+
+@pytest.mark.parametrize("name", ["AutoDiagonalNormal", "AutoNormal"])
+def test_a_mean_field_misses_correlations(name):
+    guide = getattr(autoguide, name)(normal_model)
+    draws = drawn(guide, fit(guide), 1000)
+    np.testing.assert_allclose(draws.score, -draws.x @ PRECISION, atol=1e-6)
+    assert draws.test(rng=0).reject()
+
+
+@pytest.mark.parametrize("name", ["AutoIAFNormal", "AutoBNAFNormal"])
+def test_flows(name):
+    guide = getattr(autoguide, name)(normal_model)
+    draws = drawn(guide, fit(guide, steps=20), 100)
+    assert draws.x.shape == (100, 4)
+    np.testing.assert_allclose(draws.score, -draws.x @ PRECISION, atol=1e-6)
+    assert draws.diagnose().n_chains == 0
+
+
+def test_a_guide_written_by_hand():
+    draws = drawn(normal_guide, {"spread": 1.0}, model=normal_model)
+    assert draws.names == ("a", "b[0]", "b[1]", "scale")
+    np.testing.assert_allclose(draws.score, -draws.x @ PRECISION, atol=1e-6)
+    np.testing.assert_array_equal(
+        draws.x, drawn(normal_guide, {"spread": 1.0}, model=normal_model).x
+    )
+
+
+def test_bad_guides():
+    with pytest.raises(TypeError, match="`model` must be given with a guide"):
+        bridge.variational(normal_guide, {})
+    with pytest.raises(TypeError, match="`guide` must be a fitted guide; got int"):
+        bridge.variational(3, {})
+    guide = autoguide.AutoNormal(normal_model)
+    with pytest.raises(TypeError, match="`params` must map names to arrays"):
+        bridge.variational(guide, None, model_args=(1.0,))
+    with pytest.raises(ValueError, match="`guide` holds no site 'b'"):
+        drawn(lambda width: numpyro.sample("a", dist.Normal()), {}, model=normal_model)
+
+
+def improper(y):
+    mu = numpyro.sample("mu", dist.ImproperUniform(dist.constraints.real, (), ()))
+    numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+
+def test_improper_priors():
+    values = np.random.default_rng(0).normal(Y.mean(), len(Y) ** -0.5, (1, 200))
+    draws = bridge.draws(improper, {"mu": values}, model_args=(Y,))
+    np.testing.assert_allclose(draws.score, len(Y) * (Y.mean() - draws.x), atol=1e-8)
+    assert draws.test(lag=1, rng=0).pvalue > 0.05

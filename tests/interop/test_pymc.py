@@ -196,3 +196,72 @@ def test_bad_input_is_explained(idata):
         bridge.draws(MODEL, idata, mode=MODE, var_names="tau", on_divergence="keep")
     with pytest.raises(ValueError, match="`x` must have 9 columns"):
         bridge.score(MODEL, mode=MODE)(np.zeros((1, 3)))
+
+
+def normal_model():
+    """A posterior that is normal in unconstrained space: N(mean, covariance)."""
+    with pm.Model() as model:
+        a = pm.Normal("a", 0.0, 1.0)
+        pm.Normal("b", 0.5 * a, 1.0, shape=2)
+    return model
+
+
+PRECISION = np.array([[1.5, -0.5, -0.5], [-0.5, 1.0, 0.0], [-0.5, 0.0, 1.0]])
+
+
+def fitted(kind, spread):
+    """An approximation with the parameters of the posterior, as a long fit would find them."""
+    covariance = spread**2 * np.linalg.inv(PRECISION)
+    approximation = kind(model=normal_model())
+    d = 3
+    if kind is pm.FullRank:
+        factor = np.linalg.cholesky(covariance)
+        factor[np.diag_indices(d)] = np.log(np.expm1(np.diag(factor)))  # PyMC takes the softplus
+        approximation.params_dict["L_tril"].set_value(factor[np.tril_indices(d)])
+    else:
+        deviations = np.sqrt(np.diag(covariance))
+        approximation.params_dict["rho"].set_value(np.log(np.expm1(deviations)))
+    approximation.params_dict["mu"].set_value(np.zeros(d))
+    return approximation
+
+
+def test_full_rank_approximations():
+    draws = bridge.variational(fitted(pm.FullRank, 1.0), 400, mode=MODE, rng=0)
+    assert draws.names == ("a", "b[0]", "b[1]") and draws.independent
+    np.testing.assert_allclose(draws.score, -draws.x @ PRECISION, atol=1e-10)
+    assert draws.test(rng=0).pvalue > 0.05
+    assert repr(draws) == "Draws(400 independent, d=3: a, b[0], b[1])"
+    wide = bridge.variational(fitted(pm.FullRank, 1.4), 400, var_names="b", mode=MODE, rng=0)
+    assert wide.names == ("b[0]", "b[1]") and wide.test(rng=0).reject()
+
+
+def test_a_mean_field_misses_correlations():
+    draws = bridge.variational(fitted(pm.MeanField, 1.0), 1000, mode=MODE, rng=0)
+    diagnosis = draws.diagnose()
+    assert diagnosis.result.reject() and diagnosis.n_chains == 0
+    assert np.all(diagnosis.ess_bulk == 1000) and np.all(np.isnan(diagnosis.r_hat))
+    assert diagnosis.notes()[0].startswith("1000 independent draws, in unconstrained space: the mo")
+    same = bridge.variational(fitted(pm.MeanField, 1.0), 1000, mode=MODE, rng=0)
+    np.testing.assert_array_equal(same.x, draws.x)
+
+
+def test_what_fit_returns():
+    """A short fit, far from the posterior, of variables with supports of all kinds."""
+    with MODEL:
+        approximation = pm.fit(20, random_seed=0, progressbar=False)
+    draws = bridge.variational(approximation, 50, mode=MODE, rng=0)
+    assert draws.names == NAMES
+    exact = fs.interop.pymc.score(MODEL, mode=MODE)
+    np.testing.assert_allclose(draws.score, exact(draws.x))
+
+
+def test_bad_approximations():
+    with pytest.raises(TypeError, match="`approximation` must be what"):
+        bridge.variational(MODEL)
+    with pytest.raises(ValueError, match="`n_draws` must be at least 2"):
+        bridge.variational(fitted(pm.MeanField, 1.0), 1)
+    with pm.Model() as discrete:
+        pm.Poisson("k", 3.0)
+        pm.Normal("a")
+    with pytest.raises(ValueError, match="`model` has discrete variables, 'k'"):
+        bridge.score(discrete)

@@ -1,16 +1,13 @@
 """The bridge to Stan: a model compiled with Stan's own compiler and headers, run by BridgeStan."""
 
 import doctest
-import importlib.util
-import shutil
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
+import stan_compiler
 
 bridgestan = pytest.importorskip("bridgestan")
-if importlib.util.find_spec("httpstan") is None or shutil.which("g++") is None:
+if not stan_compiler.available():
     pytest.skip(
         "needs Stan's compiler and headers, from httpstan, and g++", allow_module_level=True
     )
@@ -41,40 +38,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(folder):
-    stan = Path(importlib.util.find_spec("httpstan").origin).parent
     (folder / "model.stan").write_text(STAN)
-    subprocess.run(
-        [stan / "stanc", f"--o={folder / 'model.cpp'}", folder / "model.stan"], check=True
-    )
-    code = (folder / "model.cpp").read_text() + (
-        Path(__file__).parent / "stan_bridge.cpp"
-    ).read_text()
-    (folder / "model.cpp").write_text(code)
-    version = [int(part) for part in bridgestan.__version__.split(".")]
-    command = [
-        "g++",
-        "-w",
-        "-O0",
-        "-std=c++17",
-        "-fPIC",
-        "-shared",
-        "-D_REENTRANT",
-        "-DSTAN_THREADS",
-        f"-I{stan / 'include'}",
-    ]
-    command += [
-        f"-DBS_{name}={number}"
-        for name, number in zip(("MAJOR", "MINOR", "PATCH"), version, strict=True)
-    ]
-    command += [
-        folder / "model.cpp",
-        "-o",
-        folder / "model.so",
-        f"-L{stan / 'lib'}",
-        "-ltbb",
-        f"-Wl,-rpath,{stan / 'lib'}",
-    ]
-    subprocess.run(command, check=True)
+    stan_compiler.compile_model(folder / "model.stan", folder / "model.so")
     return bridgestan.StanModel(folder / "model.so")
 
 
@@ -170,7 +135,7 @@ def test_bad_input_is_explained(model):
         bridge.draws(model, {name: values for name, values in samples.items() if name != "p"})
     with pytest.raises(
         ValueError,
-        match=r"`idata`: 'u' must have the shape \(2, 3\) it has in the model; got \(3, 2\)",
+        match=r"`idata` must have 'u' in the shape \(2, 3\) it has in the model; got \(3, 2\)",
     ):
         bridge.draws(model, samples | {"u": samples["u"].swapaxes(2, 3)})
     with pytest.raises(

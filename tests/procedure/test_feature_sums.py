@@ -132,7 +132,7 @@ def test_bootstrap_weights_are_centred_between_breaks():
 def test_pairs_within_stretches_are_in_every_replicate():
     """Against a loop over pairs of samples; moments leave these pairs out."""
     edges = np.array([0, 7, 31, 40, 41, 70, N])
-    x, s, _, _ = data = samples()
+    x, s, *_ = data = samples()
     centre, unit = np.zeros(D), np.ones(D)
     some = [
         Component(LinearFeatures(D, 100, 0), None),

@@ -276,6 +276,26 @@ def test_a_killed_process_lets_go_of_its_journal(tmp_path):
     assert len(path.read_text().splitlines()) == 2
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits of files there")
+def test_a_full_disk_loses_no_result(tmp_path):
+    """What is still in the buffer fails once more when the file is closed."""
+    import resource
+
+    path = tmp_path / "batch.jsonl"
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
+    try:
+        with pytest.raises(fs.BatchError, match=r"could not write .* tests were done") as caught:
+            fs.gof_batch(problems(), rng=3, checkpoint=path, **QUICK)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    kept = [one for one in caught.value.result if one is not None]
+    assert kept
+    assert len(fs.gof_batch(problems(), rng=3, checkpoint=path, **QUICK)) == 6
+
+
 def test_a_file_system_without_locks_will_do(tmp_path, monkeypatch):
     def unsupported(descriptor):
         raise OSError(errno.ENOLCK, "no locks available")

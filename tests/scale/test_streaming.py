@@ -276,7 +276,7 @@ X = samples("normal", 60, 6)
             "chunk 1: `x` must have 3 columns; got shape",
         ),
         ([X, X[0]], dict(slices=SLICES), ValueError, "chunk 1: `x` must be two-dimensional"),
-        (X[:, 0], dict(slices=SLICES), ValueError, "`chunks` must be two-dimensional"),
+        (X[:, 0], dict(slices=SLICES), ValueError, "`chunks` must have the shape"),
         ("file.npy", dict(slices=SLICES), TypeError, "`chunks` must be an iterable of arrays"),
         (3, dict(slices=SLICES), TypeError, "`chunks` must be an iterable of arrays"),
         ([X, "x"], dict(slices=SLICES), TypeError, "chunk 1: `x` must be an array of real numbers"),

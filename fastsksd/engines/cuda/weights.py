@@ -71,6 +71,8 @@ def independent_signs():
 def draw(weights, first, count):
     """Rows first..first + count of the `nulls.Weights` given, on the device."""
     n, seed, grid = weights.n, np.uint64(weights.seed), (count, 1)
+    if weights.importance is not None:
+        return upload(weights.rows(first, count))
     if weights.null == "wild":
         if weights.stretch is not None:
             return upload(weights.rows(first, count))

@@ -1,0 +1,243 @@
+"""Effect sizes of samples, and those of the result of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from .._typing import Array, ArrayLike, Score, SlicesLike
+from .._validate import (
+    ArgumentError,
+    check_probability,
+    check_samples,
+    check_score,
+    column_names,
+    evaluate_score,
+)
+from ..procedure.location_scale import ScoreRegression
+from ..procedure.split import Samples
+from ..report.directions import check_coordinates, direction, leading
+from ..slices import Slices, as_slices
+from .table import Effects, joined
+
+if TYPE_CHECKING:
+    from ..result import GofResult
+
+FEWEST = 20  # samples below which nothing is estimated
+_SLICES = 5  # of a result, strongest first
+_WHOLE = 1e-9  # length below which a coordinate of a slice counts as zero
+
+
+def effect_sizes(
+    x: ArrayLike,
+    score: Score,
+    *,
+    slices: SlicesLike | None = None,
+    names: Sequence[str] | None = None,
+    chain: ArrayLike | None = None,
+    level: float = 0.95,
+) -> Effects:
+    """Estimate how far samples are shifted and stretched against a model.
+
+    Parameters
+    ----------
+    x : (n, d) array or data frame
+        Samples, at least 20. Names of columns become names of coordinates.
+    score : (n, d) array, callable or model
+        Score of the model, as for `gof_test`.
+    slices : Slices or pair (r, g), optional
+        Directions to look along besides the coordinates; they must not have been found on `x`.
+    names : sequence of str, optional
+        Names of the coordinates.
+    chain : (n,) array, optional
+        Chain that each sample belongs to, for samples of Markov chains; the samples of a chain are
+        in their order. By default samples are independent.
+    level : float
+        Confidence of the intervals, which hold for all rows at once.
+
+    Returns
+    -------
+    Effects
+        A table with a row for each coordinate, and one for each slice.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad input. The message names the argument.
+
+    See Also
+    --------
+    GofResult.effects : The effect sizes of a test.
+
+    Notes
+    -----
+    The module `fastsksd.effects` has the method and its limits. A coordinate that is constant, or
+    has constant scores, has NaN. With fewer than about two samples for each dimension directions r
+    can't be learnt, and numbers are about coordinates given the others.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((4000, 2)) @ [[1.0, 0.8], [0.0, 0.6]] + [0.3, 0.0]
+    >>> precision = np.linalg.inv([[1.0, 0.8], [0.8, 1.0]])
+    >>> effects = fs.effect_sizes(x, lambda x: -x @ precision, names=["a", "b"])
+    >>> [bool(low < truth < high) for (low, high), truth in zip(effects.shift_interval, [0.3, 0])]
+    [True, True]
+    """
+    names = column_names(x) if names is None else names
+    samples = check_samples(x, min_rows=FEWEST)
+    d = samples.shape[1]
+    coordinates = check_coordinates(names, d)
+    labels = None if chain is None else check_chain(chain, samples.shape[0])
+    scores = evaluate_score(check_score(score), samples)
+    directions = None if slices is None else as_slices(slices, d)
+    effects = coordinate_effects(samples, scores, coordinates, labels)
+    if directions is not None:
+        found = slice_effects(samples, scores, directions, coordinates, labels)
+        effects = joined(effects, found)
+    return effects.at(check_probability("level", level))
+
+
+def check_chain(chain: ArrayLike, n: int) -> np.ndarray:
+    """Labels of chains, (n,)."""
+    labels = np.asarray(chain)
+    if labels.shape != (n,):
+        raise ArgumentError(
+            "chain", f"must hold one label for each of {n} samples; got shape {labels.shape}"
+        )
+    if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
+        raise ArgumentError("chain", "holds NaN or infinity")
+    return np.unique(labels, return_inverse=True)[1].reshape(n)
+
+
+def coordinate_effects(
+    x: Array, scores: Array, names: Sequence[str], chain: np.ndarray | None = None
+) -> Effects:
+    """Effects along the coordinates; parameters are as for `effect_sizes`, and were checked."""
+    k = x.shape[1]
+    shift, stretch, sizes, linearity = ScoreRegression(x, scores).along(None, chain)
+    none = np.full(k, np.nan)
+    return Effects(
+        tuple(names),
+        *shift,
+        np.exp(stretch[0]),
+        stretch[1],
+        none,
+        none,
+        (None,) * k,
+        k,
+        linearity,
+        np.stack([*sizes, none]),
+    )
+
+
+def slice_effects(
+    x: Array, scores: Array, slices: Slices, names: Sequence[str], chain: np.ndarray | None = None
+) -> Effects:
+    """Effects along slices that were not found on these samples."""
+    d = x.shape[1]
+    largest = slices.g[np.arange(len(slices)), np.abs(slices.g).argmax(axis=1)]
+    g = slices.g * np.copysign(1.0, largest)[:, None]
+    regression = ScoreRegression(x, scores)
+    shift, stretch, sizes, linearity = regression.along(g, chain)
+    shear, error, size, across = regression.across(slices.r, g, chain)
+    words = [direction(leading(one, names), d) for one in g]
+    return Effects(
+        tuple(words),
+        *shift,
+        np.exp(stretch[0]),
+        stretch[1],
+        shear,
+        error,
+        tuple(
+            direction(leading(one, names), d) if known else None
+            for one, known in zip(across, np.isfinite(shear), strict=True)
+        ),
+        0,
+        linearity,
+        np.stack([*sizes, size]),
+    )
+
+
+def effects_of(
+    result: GofResult,
+    x: ArrayLike | None = None,
+    score: Score | None = None,
+    *,
+    names: Sequence[str] | None = None,
+) -> Effects:
+    """Effects of a result, see `GofResult.effects`; along its slices in other samples, if given."""
+    if x is not None and score is not None:
+        other = check_samples(
+            x, min_rows=FEWEST, d=None if result.slices is None else result.slices.d
+        )
+        whole = tested = Samples(
+            other, evaluate_score(check_score(score), other), np.arange(len(other))
+        )
+        labels = None
+    else:
+        if result.fitted is not None and result.fitted.same_samples:
+            raise ArgumentError(
+                "fit",
+                "was to the same samples, so that shifts and stretches are near those of a right "
+                "model whatever it is: give other samples for effect sizes",
+            )
+        whole = _in_order(_held(result._whole))
+        tested = _in_order(cast(Samples, result._samples))
+        labels = result._chain
+    if labels is None and result.lag > 2:
+        labels = np.zeros(int(whole.rows.max()) + 1, dtype=int)  # draws may have been left out
+    coordinates = check_coordinates(result.names if names is None else names, whole.x.shape[1])
+    chain = None if labels is None else labels[whole.rows]
+    effects = coordinate_effects(whole.x, cast(Array, whole.scores), coordinates, chain)
+    if result.slices is None or len(tested.x) < FEWEST:
+        return effects
+    order = np.argsort(-result.slice_statistics, kind="stable")
+    order = order[~is_coordinate(result.slices)[order]][:_SLICES]
+    if order.size == 0:
+        return effects
+    chain = None if labels is None else labels[tested.rows]
+    slices = Slices(result.slices.r[order], result.slices.g[order])
+    found = slice_effects(tested.x, cast(Array, tested.scores), slices, coordinates, chain)
+    return joined(effects, found)
+
+
+def has_effects(result: GofResult) -> bool:
+    """Whether the result holds all that its effects need."""
+    whole = result._whole
+    if result.fitted is not None and result.fitted.same_samples:
+        return False
+    return whole is not None and whole.scores is not None and len(whole.x) >= FEWEST
+
+
+def _held(samples: Samples | None) -> Samples:
+    """Samples of a result, with scores and enough of them."""
+    if samples is None:
+        raise ArgumentError(
+            "x",
+            "is not known: this result holds no samples, like those of gof_stream and gof_batch",
+        )
+    if samples.scores is None:
+        raise ArgumentError("method", "needs no score, so that there are no effect sizes")
+    if len(samples.x) < FEWEST:
+        raise ArgumentError(
+            "x", f"must hold at least {FEWEST} samples for effect sizes; got {len(samples.x)}"
+        )
+    return samples
+
+
+def _in_order(samples: Samples) -> Samples:
+    """Samples in the caller's order."""
+    order = np.argsort(samples.rows, kind="stable")
+    if np.array_equal(order, np.arange(order.size)):
+        return samples
+    return Samples(samples.x[order], cast(Array, samples.scores)[order], samples.rows[order])
+
+
+def is_coordinate(slices: Slices) -> np.ndarray:
+    """Which slices look along one coordinate, r and g alike."""
+    both = np.maximum(np.abs(slices.r), np.abs(slices.g))
+    return np.count_nonzero(both > _WHOLE, axis=1) == 1

@@ -1,0 +1,124 @@
+"""Whether effects matter: their simultaneous intervals against a tolerance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._validate import ArgumentError, ArgumentTypeError, check_number
+from .table import LINEAR, Effects
+
+_MOST_MORE = 1e4  # times as many samples, beyond which nobody asks
+
+
+class Tolerated(NamedTuple):
+    """Whether effects are within a tolerance.
+
+    Attributes
+    ----------
+    verdict : str
+        "within": every shift and stretch is surely below. "beyond": one is surely above.
+        "undecided": neither.
+    shift, stretch : float
+        The tolerances; infinity where there is none.
+    worst : str
+        Name of the row that decides, or is farthest from a decision.
+    n_needed : int or None
+        About how many samples would settle it, if it is undecided; None where the estimate is too
+        close to the tolerance to say.
+    level : float
+        Confidence.
+    """
+
+    verdict: str
+    shift: float
+    stretch: float
+    worst: str
+    n_needed: int | None
+    level: float
+
+
+class Tolerance(NamedTuple):
+    """Shifts and stretches that do not matter; infinity for any.
+
+    Attributes
+    ----------
+    shift : float
+        In standard deviations of the model.
+    stretch : float
+        A fraction: 0.05 for 5% wider or narrower.
+    """
+
+    shift: float = np.inf
+    stretch: float = np.inf
+
+    def of(self, effects: Effects) -> Tolerated:
+        """What effects are to this tolerance.
+
+        Parameters
+        ----------
+        effects : Effects
+            Their intervals decide, all at once.
+
+        Returns
+        -------
+        Tolerated
+        """
+        effects = effects.at(simultaneous=True)
+        errors = np.stack([effects.shift_error, effects.log_stretch_error])
+        half = errors * np.stack([effects.quantiles(0), effects.quantiles(1)])
+        size = np.abs(np.stack([effects.shift, np.log(effects.stretch)]))
+        limit = np.array([self.shift, np.log1p(self.stretch)])[:, None]
+        known = np.isfinite(half) & np.isfinite(limit)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            # Intervals shrink like the root of the number of samples.
+            factors = np.where(known, (half / (limit - size)) ** 2, -np.inf)
+        # Of rough numbers nothing is sure.
+        rough = known & (effects.linearity < LINEAR)
+        factors = np.where(rough, np.inf, factors)
+        within = ~known | ((size + half <= limit) & ~rough)
+        beyond = known & (size - half > limit) & ~rough
+        over = known & (size > limit)
+        if beyond.any():
+            # The one with the most certainty.
+            place = np.argmin(np.where(beyond, factors, np.inf))
+            return self._said("beyond", effects, place)
+        if within.all():
+            return self._said("within", effects, np.argmax(factors))
+        # One surely beyond is enough; below must be all.
+        place = np.argmin(np.where(over, factors, np.inf)) if over.any() else np.argmax(factors)
+        sizes = np.maximum(effects.sizes[:2], 1.0)
+        factor = factors.ravel()[place]
+        n_needed = None
+        if factor <= _MOST_MORE and not rough.any():
+            digits = f"{np.nanmax(sizes) * max(factor, 1.0):.2g}"
+            n_needed = int(float(digits))
+        return self._said("undecided", effects, place, n_needed)
+
+    def _said(
+        self, verdict: str, effects: Effects, place: Any, n_needed: int | None = None
+    ) -> Tolerated:
+        name = effects.names[int(place) % len(effects)]
+        return Tolerated(verdict, self.shift, self.stretch, name, n_needed, effects.level)
+
+
+def check_tolerance(tolerance: Any) -> Tolerance:
+    """A tolerance from a mapping of "shift" and "stretch" to positive numbers."""
+    if not isinstance(tolerance, Mapping):
+        raise ArgumentTypeError(
+            "tolerance",
+            "must be a mapping such as {'shift': 0.1, 'stretch': 0.05}, "
+            f"not {type(tolerance).__name__}",
+        )
+    unknown = [name for name in tolerance if name not in Tolerance._fields]
+    if unknown or not tolerance:
+        what = f"got {unknown[0]!r}" if unknown else "it is empty"
+        raise ArgumentError("tolerance", f"must have the names 'shift' and 'stretch'; {what}")
+    return Tolerance(
+        **{
+            name: check_number("tolerance", value, 0.0, strict=True)
+            for name, value in tolerance.items()
+        }
+    )

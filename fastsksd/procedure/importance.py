@@ -1,0 +1,135 @@
+"""Importance weights: samples of another distribution, each with its weight.
+
+Particles of sequential Monte Carlo and importance samples x_i ~ q' come with weights in proportion
+to q / q', where q is what they stand for. Statistics are sums over pairs with a factor ``w_i w_j``,
+over ``sum_{i != j} w_i w_j``. If q is the model, the weighted Stein features ``w_i xi_i`` of
+independent draws have mean zero, since ``E_q'[w xi] = E_q[xi] = 0``. So random signs give the null
+distribution as they do without weights: ``sum_{i != j} e_i w_i e_j w_j mu_ij``. That weights are
+divided by their own sum cancels in the p-value. (An estimate of a mean that is not zero would need
+a term for it.)
+
+With few samples of much weight the sums of features are far from normal. The smallest numbers for
+a verdict, and for members with skewed features, are those of `effective_size` and `even_size`.
+
+What a test learns beforehand (metrics, bandwidths, slices) is learnt on rows that stand for q
+without weights, see `typical_rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .._typing import Array
+from .._validate import ArgumentError, Option, counted, real_array
+
+# Samples without weights that would be worth as much, and whose sums would be as near to normal.
+FEWEST_EFFECTIVE, FEWEST_EVEN = 30.0, 16.0
+LARGEST_CUT = 0.01  # of all weight, in what results keep to explain themselves
+_EQUAL = 1e-12  # largest difference, relative to their mean, of weights that are equal
+
+
+def check_weights(weights: Any, n: int) -> Array | None:
+    """Weights of n samples with mean 1; None where they are all equal.
+
+    Examples
+    --------
+    >>> from fastsksd.procedure.importance import check_weights
+    >>> check_weights([1.0, 3.0], 2)
+    array([0.5, 1.5])
+    """
+    if weights is None:
+        return None
+    w = real_array("weights", weights)
+    if w.shape != (n,):
+        raise ArgumentError(
+            "weights", f"must hold one number for each of {counted(n, 'sample')}; got {w.shape}"
+        )
+    for bad, what in ((~np.isfinite(w), "hold NaN or infinity"), (w < 0, "are negative")):
+        if bad.any():
+            rows = ", ".join(map(str, np.flatnonzero(bad)[:5].tolist()))
+            more = ", ..." if bad.sum() > 5 else ""
+            raise ArgumentError(
+                "weights", f"{what} in {counted(int(bad.sum()), 'row')}: {rows}{more}"
+            )
+    if np.count_nonzero(w) < 2:
+        where = f"are all on row {int(np.argmax(w))}" if w.any() else "are all zero"
+        raise ArgumentError("weights", f"{where}; a test needs at least 2 samples of weight")
+    w = w / w.max()
+    w = w / w.mean()
+    return None if np.ptp(w) <= _EQUAL else np.ascontiguousarray(w)
+
+
+def weights_in_use(weights: Any, n: int, null: str, given: Sequence[str]) -> Array | None:
+    """`check_weights`, where a test of this null and with these options `given` can use them."""
+    if weights is None:
+        return None
+    for name in ("chains", "lag"):
+        if name in given:
+            raise ArgumentError(
+                "weights",
+                "are for independent samples, not for Markov chains; leave them or ",
+                Option(name),
+                " out",
+            )
+    if null not in ("wild", "bootstrap"):
+        raise ArgumentError(
+            "weights", "are for ", Option("null", "wild"), "; got ", Option("null", null)
+        )
+    return check_weights(weights, n)
+
+
+def effective_size(weights: Array) -> float:
+    """Number of samples without weights that would be worth as much, ``(sum w)^2 / sum w^2``."""
+    return float(weights.sum() ** 2 / np.square(weights).sum())
+
+
+def even_size(weights: Array) -> float:
+    """Number of samples without weights whose sums would be as near to normal.
+
+    ``(sum w^2)^3 / (sum w^3)^2``: skewness of a sum falls with the root of it. It is less than
+    `effective_size` where a few samples have much of the weight.
+    """
+    w = weights / weights.max()
+    return float(np.square(w).sum() ** 3 / (w**3).sum() ** 2)
+
+
+def draws_needed(weights: Array) -> int:
+    """About the number of draws that a verdict needs, to two digits; 0 where there are enough."""
+    lacking = max(FEWEST_EFFECTIVE / effective_size(weights), FEWEST_EVEN / even_size(weights))
+    if lacking <= 1.0:
+        return 0
+    needed = weights.size * lacking
+    unit = 10.0 ** (np.floor(np.log10(needed)) - 1)
+    return int(np.ceil(needed / unit) * unit)
+
+
+def typical_rows(weights: Array, largest_cut: float | None = None) -> np.ndarray:
+    """Distinct rows that stand for the weighted samples without weights, as a mask.
+
+    Every row is in with probability ``min(1, c w)``, by systematic sampling without randomness. By
+    default their number is about the effective one, and the largest weights are cut, which learning
+    takes. With `largest_cut`, c is so small that no more than this part of all weight is cut.
+    """
+    if largest_cut is None:
+        c = effective_size(weights) / weights.sum()
+    else:
+        w = np.sort(weights)[::-1]
+        # What is cut of the weights above each of them.
+        cut = np.cumsum(w) - w * np.arange(1, w.size + 1)
+        c = 1.0 / w[np.searchsorted(cut, largest_cut * w.sum(), side="right") - 1]
+    chance = np.minimum(c * weights, 1.0)
+    steps = np.floor(np.cumsum(chance) + 0.5)
+    kept = np.diff(steps, prepend=0.0) > 0
+    if kept.sum() < 2:
+        kept[np.argsort(-weights, kind="stable")[:2]] = True
+    return kept
+
+
+def pair_weight(n: int, weights: Array | None) -> float:
+    """``sum_{i != j} w_i w_j``, the number of pairs where there are no weights."""
+    if weights is None:
+        return n * (n - 1.0)
+    return float(weights.sum() ** 2 - np.square(weights).sum())

@@ -1,0 +1,477 @@
+"""The test of a model that is fitted to the samples: refits in processes, or a split.
+
+See `fastsksd.procedure.fitted` for the null distribution. Every refit has a seed of its own, so
+that the p-value does not depend on the number of processes, or on where an earlier run stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from .._progress import ProgressBar
+from .._typing import Array
+from .._validate import (
+    ArgumentError,
+    ArgumentTypeError,
+    Option,
+    call_user,
+    check_integer,
+    check_number,
+    check_rng,
+    check_samples,
+    column_names,
+    is_dask,
+    score_is_array,
+)
+from ..baselines import as_baseline
+from ..gof import Examined, concluded, examine, gof_test
+from ..procedure.combine import decide
+from ..procedure.fitted import Fitted, allow_for_failures, statistics_of, with_refits
+from ..procedure.plan import Options
+from ..result import GofResult
+from .kept_refits import KeptRefits
+from .pool import ProcessesDied, finished
+from .problems import message_of, travels
+
+_SPLIT = 0.9  # fraction that a model without a sampler is fitted to
+_LEAST_TESTED = 20  # samples, where there are twice as many
+_LEVEL = 0.05  # refits may fail as long as p-values can be as small
+_FEWEST = 19  # refits that make a result of an interrupted test: a p-value of 0.05 is possible
+_DEATH = "its process died twice: it ran out of memory, or `fit` brings the process down"
+
+
+@dataclass(frozen=True)
+class Refit:
+    """A function that fits a model, with options of its test; see `fit` of `gof_test`.
+
+    Parameters
+    ----------
+    function : callable
+        Takes an (n, d) array, returns a model with a method `.score`, or a score function. To be
+        refitted, the model must have a method ``.sample(n, rng=...)``, which takes a
+        `numpy.random.Generator`. The same samples must give the same model: a fit with random
+        starts needs a seed of its own.
+    split : float, optional
+        Fit to this fraction of the samples and test the others, in place of refits. Without it,
+        0.9 for models that have no sampler (less if fewer than 20 samples were left), and refits
+        for all others. See Notes.
+    n_jobs : int, optional
+        Number of processes, each on one thread. By default refits run in this process, one after
+        the other, on all threads. In a script, start processes under
+        ``if __name__ == "__main__":``. The p-value is the same for any number.
+    checkpoint : path, optional
+        File in which every refit is kept as soon as it is done. The same call continues from it,
+        with more refits if `n_resamples` is larger than before. A file of other samples, models,
+        options or seeds is an error. With rng=None the seeds are those of the file.
+    progress : bool or callable
+        Whether a line on standard error shows the progress, or a function that is called with
+        (number done, number of all) after each refit.
+
+    Raises
+    ------
+    RefitsInterrupted
+        By the test, when it is interrupted from the keyboard.
+
+    See Also
+    --------
+    gof_test : The test.
+
+    Notes
+    -----
+    If `function` fails on the samples, or returns nothing usable, the test ends with an error. A
+    refit that fails (an error, a model without finite scores, a process that died) is counted, and
+    the others go on. It counts as evidence at least as strong as that of the samples, which is
+    conservative. When so many failed that no p-value could be 0.05 (more than 9 of 199), the test
+    ends with an error that says why. Refits done are kept in the checkpoint; those that failed are
+    tried again.
+
+    A split tests the model as it was fitted, with the errors of its parameters. To a right family
+    these are small only if the model is fitted to many more samples than are tested: of normal
+    distributions fitted to half of 500 samples in 10 dimensions 97% were rejected, to 90% of them
+    8%. Refits have no such error and test all samples.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> x = np.random.default_rng(0).laplace(size=(200, 2))
+    >>> fit = fs.Refit(fs.models.Laplace.fit, progress=False)
+    >>> fs.gof_test(x, fit=fit, n_resamples=99, rng=0).verdict
+    'not rejected'
+    """
+
+    function: Callable[[Array], Any]
+    split: float | None = None
+    n_jobs: int | None = None
+    checkpoint: str | os.PathLike[str] | None = None
+    progress: bool | Callable[[int, int], object] = True
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ArgumentTypeError(
+                "fit",
+                "must be a function that takes samples and returns a model, or a Refit, not "
+                f"{type(self.function).__name__}",
+            )
+        if self.split is not None and check_number("split", self.split, 0.0, strict=True) >= 1.0:
+            raise ArgumentError("split", f"must be less than 1; got {self.split}")
+        if self.n_jobs is not None:
+            check_integer("n_jobs", self.n_jobs, 1)
+
+    def model_of(self, x: Array) -> Any:
+        """Fit a model to samples.
+
+        Parameters
+        ----------
+        x : (n, d) array
+            Samples.
+
+        Returns
+        -------
+        object
+            A model with a score, or a score function.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the function fails or returns nothing usable.
+        """
+        model = call_user("fit", self.function, x.copy())
+        if model is None or score_is_array(model):
+            raise ArgumentTypeError(
+                "fit",
+                "must return a model with a .score method, or a score function; it returned "
+                f"{type(model).__name__}",
+            )
+        return model
+
+
+class RefitsInterrupted(KeyboardInterrupt):
+    """A test with `fit` that was interrupted from the keyboard.
+
+    Parameters
+    ----------
+    message : str
+        How many refits were done, and where they are.
+    result : GofResult or None
+        The result of the refits that were done; None if they were fewer than 19.
+
+    See Also
+    --------
+    Refit : Has a checkpoint, from which the same test goes on.
+
+    Examples
+    --------
+    >>> import fastsksd as fs
+    >>> def fit(x):
+    ...     raise KeyboardInterrupt
+    >>> try:
+    ...     fs.gof_test([[0.0], [1.0], [2.0], [3.0]], fit=fit)
+    ... except KeyboardInterrupt:
+    ...     print("interrupted by the first fit, which is no refit")
+    interrupted by the first fit, which is no refit
+    """
+
+    def __init__(self, message: str, result: GofResult | None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+@dataclass(frozen=True)
+class Task:
+    """What every refit needs; called with the number and the seed of one, it makes it.
+
+    Attributes
+    ----------
+    model : object
+        The fitted model, to draw from.
+    n, d : int
+        Shape of the samples.
+    refit : Refit
+    options : Options
+        Of the test.
+    members : tuple of str
+        Names of the members that the test of the samples has.
+    """
+
+    model: Any
+    n: int
+    d: int
+    refit: Refit
+    options: Options
+    members: tuple[str, ...]
+
+    def __call__(self, numbered: tuple[int, np.random.SeedSequence]) -> tuple[Any, str | None]:
+        """Statistics of a refit and None, or None and what was wrong."""
+        try:
+            rng = np.random.default_rng(numbered[1])
+            x = drawn(self.model, self.n, self.d, rng)
+            model = self.refit.model_of(x)
+            examined = examine(x, model, dataclasses.replace(self.options, rng=rng))
+            if names_of(examined) != self.members:
+                raise ValueError("the test has other members than that of the samples.")
+            statistics = statistics_of(examined.outcome)
+            if not np.all(np.isfinite(statistics)):
+                raise ValueError("the statistic is not finite.")
+            return statistics.tolist(), None
+        except Exception as error:
+            return None, message_of(error)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A task as bytes, so that an error while a process unpacks them can be reported."""
+
+    content: bytes
+
+    def __call__(self, numbered: tuple[int, np.random.SeedSequence]) -> tuple[Any, str | None]:
+        """The same as of the task."""
+        try:
+            task = pickle.loads(self.content)
+        except Exception as error:
+            return None, f"`fit` could not be unpacked in another process: {message_of(error)}"
+        return task(numbered)
+
+
+def gof_test_of_fitted(
+    x: Any, fit: Callable[[Array], Any] | Refit, options: Options, n_refits: int
+) -> GofResult:
+    """`gof_test` with `fit`; replicates of its options are those of a split."""
+    check_integer("n_resamples", n_refits, 1)
+    refit = fit if isinstance(fit, Refit) else Refit(fit)
+    names, samples = _check_input(x, options)
+    rng = check_rng(options.rng)
+    if refit.split is not None:
+        return _split(samples, names, refit, refit.split, options, rng)
+    start = time.perf_counter()
+    model = refit.model_of(samples)
+    if not _can_be_drawn(model, samples.shape[1]):
+        fraction = min(_SPLIT, max(0.5, 1.0 - _LEAST_TESTED / len(samples)))
+        return _split(samples, names, refit, fraction, options, rng)
+    options = _inner_options(options)
+    seeds = cast(np.random.SeedSequence, rng.bit_generator.seed_seq)
+    kept = None
+    if refit.checkpoint is not None:
+        kept = KeptRefits(refit.checkpoint, seeds, fixed=options.rng is not None)
+        seeds = kept.seeds
+    try:
+        first, *others = seeds.spawn(1 + n_refits)
+        with _about_the_fit():
+            examined = examine(samples, model, dataclasses.replace(options, rng=first))
+        done = {} if kept is None else kept.open(statistics_of(examined.outcome))
+        task = Task(model, len(samples), samples.shape[1], refit, options, names_of(examined))
+        book = _Book(examined._replace(names=names, start=start), model, n_refits, done)
+        waiting = [(k, seed) for k, seed in enumerate(others) if k not in book.statistics]
+        _run(task, waiting, book, kept)
+    finally:
+        if kept is not None:
+            kept.close()
+    return book.result()
+
+
+def _check_input(x: Any, options: Options) -> tuple[tuple[str, ...] | None, Array]:
+    """Names and samples, after a check that they are independent ones in memory."""
+    if is_dask(x):
+        raise ArgumentTypeError("fit", "is for samples in memory, not for a Dask array")
+    chained = options.chains is not None and options.chains is not False
+    if chained or np.ndim(x) == 3 or "lag" in options.given():
+        raise ArgumentError(
+            "fit",
+            "is for independent samples: samples drawn from a fitted model have no memory",
+            remedy=("Thin the chains, and leave out ", Option("chains"), " and ", Option("lag")),
+        )
+    if options.weights is not None:
+        raise ArgumentError(
+            "weights", "are not known to ", Option("fit"), ", which takes samples alone"
+        )
+    return column_names(x), check_samples(x, min_rows=4)
+
+
+def _inner_options(options: Options) -> Options:
+    """Options of the test of a single set, for its statistics: one replicate, which has no use."""
+    reasons = {
+        "null": "has no choice: the null distribution is that of refits",
+        "tolerance": "has no use: effects of a model fitted to the same samples are near none",
+        "score_q": "is not known for samples drawn from the fitted model",
+    }
+    for name in options.given():
+        if name in reasons:
+            raise ArgumentError(name, reasons[name], remedy=("Leave it out with ", Option("fit")))
+    if options.train is not None and np.ndim(options.train) > 0:
+        raise ArgumentError(
+            "train",
+            "must not hold samples with ",
+            Option("fit"),
+            ": sets drawn from the fitted model have none",
+        )
+    baseline = as_baseline(options.method)
+    if baseline is not None and baseline.n_resamples is not None:
+        return options
+    return dataclasses.replace(options, n_resamples=1)
+
+
+@contextmanager
+def _about_the_fit() -> Iterator[None]:
+    """Errors about the score of a fitted model are about `fit`."""
+    try:
+        yield
+    except ArgumentError as error:
+        if error.argument != "score":
+            raise
+        raise ArgumentError(
+            "fit", f"returned a model that can't be tested: {str(error).rstrip('.')}"
+        ) from error
+
+
+def names_of(examined: Examined) -> tuple[str, ...]:
+    """Names of the members of a test, with what tells them apart."""
+    return tuple(f"{one.name} {one.multiple} {one.part}" for one in examined.outcome.members)
+
+
+def drawn(model: Any, n: int, d: int, rng: np.random.Generator) -> Array:
+    """Samples of a model."""
+    return check_samples(model.sample(n, rng=rng), "fit.sample", min_rows=n, d=d)
+
+
+def _can_be_drawn(model: Any, d: int) -> bool:
+    """Whether the model has a sampler; one that fails is an error."""
+    if not callable(getattr(model, "sample", None)):
+        return False
+    try:
+        drawn(model, 2, d, np.random.default_rng(0))
+    except NotImplementedError:
+        return False
+    except Exception as error:
+        raise ArgumentError(
+            "fit",
+            "must return a model with .sample(n, rng=...), or without .sample; it raised "
+            f"{message_of(error).rstrip('.')}",
+        ) from error
+    return True
+
+
+def _split(
+    x: Array,
+    names: tuple[str, ...] | None,
+    refit: Refit,
+    fraction: float,
+    options: Options,
+    rng: np.random.Generator,
+) -> GofResult:
+    """The test of a part of the samples against the model fitted to the others."""
+    n = x.shape[0]
+    count = min(max(round(fraction * n), 2), n - 2)
+    order = rng.permutation(n)
+    fitted, tested = np.sort(order[:count]), np.sort(order[count:])
+    model = refit.model_of(x[fitted])
+    given = {name: getattr(options, name) for name in options.given()}
+    with _about_the_fit():
+        result = gof_test(x[tested], model, **{**given, "rng": rng})
+    whole = result._whole
+    if whole is not None:
+        whole = whole._replace(rows=tested[whole.rows])
+    return dataclasses.replace(result, names=names, fitted=Fitted(model, count), _whole=whole)
+
+
+class _Book:
+    """Statistics and errors of refits as they come, by number."""
+
+    def __init__(
+        self, examined: Examined, model: Any, n_refits: int, statistics: dict[int, list[float]]
+    ) -> None:
+        self.examined, self.model, self.n_refits = examined, model, n_refits
+        self.statistics = {k: row for k, row in statistics.items() if k < n_refits}
+        self.errors: dict[int, str] = {}
+
+    @property
+    def n_done(self) -> int:
+        return len(self.statistics) + len(self.errors)
+
+    def enter(self, number: int, statistics: list[float] | None, error: str | None) -> None:
+        """Note a refit; too many failures are an error."""
+        if statistics is not None:
+            self.statistics[number] = statistics
+            return
+        self.errors[number] = str(error)
+        if 1 + len(self.errors) > max(1.0, _LEVEL * (1 + self.n_refits)):
+            raise ArgumentError(
+                "fit",
+                f"failed on {len(self.errors)} of {self.n_done} sets of samples drawn from the "
+                f"fitted model, too many for a p-value from {self.n_refits}: {self.reasons()}",
+            )
+
+    def reasons(self) -> str:
+        """The first of the reasons why refits failed."""
+        listed = list(dict.fromkeys(self.errors.values()))
+        return "; ".join([one.rstrip(".") for one in listed[:2]] + ["..."] * (len(listed) > 2))
+
+    def result(self) -> GofResult:
+        """The result of the refits that are done."""
+        rows = np.array([self.statistics[k] for k in sorted(self.statistics)])
+        rows = rows.reshape(-1, len(self.examined.outcome.members))
+        outcome = with_refits(self.examined.outcome, rows)
+        verdict = decide(self.examined.plan, outcome)
+        verdict = allow_for_failures(verdict, len(self.errors), self.n_done)
+        result = concluded(self.examined._replace(outcome=outcome), verdict)
+        errors = tuple(dict.fromkeys(self.errors[k] for k in sorted(self.errors)))
+        fitted = Fitted(
+            self.model, self.examined.samples.shape[0], self.n_done, len(self.errors), errors
+        )
+        return dataclasses.replace(result, null="refits", fitted=fitted)
+
+
+def _run(
+    task: Task,
+    waiting: list[tuple[int, np.random.SeedSequence]],
+    book: _Book,
+    kept: KeptRefits | None,
+) -> None:
+    """Make the refits that are waiting, and enter them in the book."""
+    jobs = task.refit.n_jobs or 1
+    if jobs > 1:
+        _check_travels(task)
+    # Files and functions that show progress stay in this process.
+    sent = dataclasses.replace(task, refit=Refit(task.refit.function, progress=False))
+    show = task.refit.progress
+    bar = show if callable(show) else ProgressBar("refits", first=book.n_done) if show else None
+    work = sent if jobs == 1 else Sent(pickle.dumps(sent))
+    outcomes = finished(work, waiting, jobs, died=lambda: (None, _DEATH))
+    try:
+        for (number, _), (statistics, error) in outcomes:
+            if kept is not None and statistics is not None:
+                kept.keep(number, statistics)
+            book.enter(number, statistics, error)
+            if bar is not None:
+                bar(book.n_done, book.n_refits)
+    except KeyboardInterrupt:
+        result = book.result() if len(book.statistics) >= _FEWEST else None
+        where = "" if kept is None else f"; they are in {kept.path}, and the same call goes on"
+        raise RefitsInterrupted(
+            f"interrupted after {book.n_done} of {book.n_refits} refits{where}", result
+        ) from None
+    except ProcessesDied as error:
+        raise ArgumentError(
+            "fit", f"was stopped after {book.n_done} of {book.n_refits} refits: {error}"
+        ) from error
+    finally:
+        outcomes.close()
+
+
+def _check_travels(task: Task) -> None:
+    for what, value in (("", task.refit.function), ("returned a model that ", task.model)):
+        if not travels(value):
+            raise ArgumentTypeError(
+                "fit",
+                f"{what}can't be sent to another process; define it in a module that can be "
+                "imported, or leave ",
+                Option("n_jobs"),
+                " out",
+            )

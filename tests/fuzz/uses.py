@@ -1,0 +1,106 @@
+"""What is done with an object of the package, from its arguments to its results."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import fastsksd as fs
+
+from .calls import keywords
+from .values import Samples
+
+
+def batched(**arguments):
+    """Tests that failed are a `BatchError` with their messages."""
+    try:
+        return fs.gof_batch(**arguments)
+    except fs.BatchError as error:
+        raise ValueError(str(error)) from error
+
+
+def accumulated(slices, first, score, n_resamples=19, rng=0, x=None, **options):
+    """All of an `Accumulator`'s life."""
+    total = fs.Accumulator(slices, first, **options)
+    one = total.empty().add(first if x is None else x, score)
+    other = total.empty().extend([first], score)
+    return one.merge(other).result(n_resamples=n_resamples, rng=rng)
+
+
+def gathered(first, score, n_resamples=19, rng=0, null="wild", x=None, **options):
+    """All of a `FamilyAccumulator`'s life."""
+    total = fs.FamilyAccumulator(first, score, **options)
+    total.add(first if x is None else x, score)
+    return total.result(null=null, n_resamples=n_resamples, rng=rng)
+
+
+def trained(d, x, score, **options):
+    """A loss made, used twice, and restored."""
+    loss = fs.learning.SlicedSteinLoss(d, **options)
+    values = [loss(x, score)]
+    loss.refresh(x, score)
+    other = fs.learning.SlicedSteinLoss(d, **options)
+    other.restore(loss.state())
+    return [*values, other(x, score)]
+
+
+def fresh_loss(d, fresh, seed, **options):
+    """A loss that asks for samples itself."""
+    x = Samples(n=12, d=2, seed=seed).array
+    return fs.learning.SlicedSteinLoss(d, fresh=fresh, **options)(x, -x)
+
+
+def kernel_loss(x, score, **options):
+    """The loss of the ordinary KSD."""
+    return fs.learning.KernelSteinLoss(**options)(x, score)
+
+
+def modelled(name):
+    """A model made from its parameters, and everything it can do."""
+    kind = getattr(fs.models, name)
+
+    def use(n=5, x=None, r=None, rng=0, burn_in=3, **parameters):
+        model = kind(**parameters)
+        draws = model.sample(
+            n, rng=rng, **(dict(burn_in=burn_in) if name == "GaussBernRBM" else {})
+        )
+        x = draws if x is None else x
+        along = np.eye(model.d)[0] if r is None else r
+        done = [draws, model.score(x), model.score_along(x, along)]
+        repr(model)
+        return [*done, model.log_density(x)]
+
+    extra = {"n", "x", "r", "rng"} | ({"burn_in"} if name == "GaussBernRBM" else set())
+    return use, keywords(kind) | extra
+
+
+def differences(x, score, **options):
+    """A score difference and its matrices."""
+    one = fs.score_difference.score_difference(x, score, **options)
+    x = one.x
+    r = np.eye(x.shape[1])[0]
+    return [one.value(x), one.jacobian(x, r), one.second_moment(options.get("debias", True))]
+
+
+def drawn(x, score, names=None, chain=None, level=0.95, **options):
+    """Draws of a sampler, tested."""
+    x = np.asarray(x, float)
+    chain = np.arange(len(x)) * 2 // len(x) if chain is None else chain
+    names = tuple(f"a[{k}]" for k in range(x.shape[1])) if names is None else names
+    values = score(x) if callable(score) else score
+    return fs.interop.Draws(x, values, names, chain).test(**options)
+
+
+RESULT = None
+
+
+def explained(**arguments):
+    """What a result says: its explanation and its summary."""
+    global RESULT
+    if RESULT is None:
+        RESULT = fs.gof_test(Samples(n=30, d=2).array, np.negative, n_resamples=19, rng=0)
+    alpha = arguments.pop("alpha", None)
+    done = RESULT.explain(**arguments)
+    repr(done)
+    if alpha is not None:
+        RESULT.reject(alpha), RESULT.verdict_at(alpha)
+    return done.pvalues
