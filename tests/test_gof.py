@@ -157,7 +157,7 @@ def test_lag_keeps_the_level_on_a_markov_chain():
 @pytest.mark.parametrize("null", ["bootstrap", "wild"])
 def test_weights_have_the_right_moments(null):
     n, count = 50, 40000
-    weights = Weights(null, n, count, rng=np.random.default_rng(0)).matrix()
+    weights = Weights(null, n, count, rng=np.random.default_rng(0)).matrix().astype(float)
     if null == "bootstrap":
         counts = weights + 1
         np.testing.assert_allclose(counts, np.round(counts), atol=1e-9)

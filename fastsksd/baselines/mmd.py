@@ -184,12 +184,12 @@ def _pooled(x: Array, y: Array, kernel: Kernel) -> tuple[KernelPairs, float]:
     return KernelPairs(kernel.code, pooled, h), h
 
 
-def _groups(n: int, m: int) -> Array:
+def _groups(n: int, m: int) -> np.ndarray:
     """Signs that tell the two sets apart."""
-    return np.repeat([1.0, -1.0], [n, m])
+    return np.repeat(np.array([1, -1], dtype=np.int8), [n, m])
 
 
-def _sums(pairs: KernelPairs, signs: Array) -> tuple[Array, Array, Array]:
+def _sums(pairs: KernelPairs, signs: np.ndarray) -> tuple[Array, Array, Array]:
     """Sums of the kernel over pairs, for each row of signs.
 
     Over pairs within the first group, within the second, and across.
@@ -198,7 +198,7 @@ def _sums(pairs: KernelPairs, signs: Array) -> tuple[Array, Array, Array]:
     forms, row_sums = np.zeros(count), np.zeros(n)
     for rows, columns in tiles(n):
         entries, _ = pairs.tile(rows, columns)
-        forms += 2.0 * quadratic_forms(entries, signs, rows.start, columns.start)
+        forms += 2.0 * quadratic_forms(entries[None], signs, rows.start, columns.start)[0]
         row_sums[rows] += entries.sum(axis=1)
         row_sums[columns] += entries.sum(axis=0)
     total = row_sums.sum()

@@ -297,7 +297,7 @@ def _engine_table(repeat: int) -> Iterator[str]:
         for n, m, n_resamples in _GRID:
             y, s = rng.standard_normal((2, m, n))
             a, h = np.ones(m), np.full(m, 0.95)
-            weights = rng.choice([-1.0, 1.0], (max(1, n_resamples), n))
+            weights = rng.choice(np.array([-1, 1], dtype=np.int8), (max(1, n_resamples), n))
             seconds = {}
             for name in ENGINES:
                 work = _engine_work(name, code, y, s, a, h, weights if n_resamples else None)

@@ -70,7 +70,7 @@ def _works() -> Iterator[tuple[str, Callable[[], Any], Callable[..., Callable[[]
         slices = random_slices(m, m, rng=0)
         y, s = slices.g @ x.T, -slices.r @ x.T
         a, h = np.einsum("md,md->m", slices.r, slices.g), median_distances(y)
-        weights = rng.choice([-1.0, 1.0], size=(count, n))
+        weights = rng.choice(np.array([-1, 1], dtype=np.int8), size=(count, n))
         engine = choose_engine("cpu")(0, y, s, a, h, n_resamples=count, signs=True)
 
         def theirs(jax: Any, kind: type, arrays: tuple[Array, ...] = (y, s, a, h, weights)) -> Any:

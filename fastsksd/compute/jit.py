@@ -33,7 +33,13 @@ notice.register()
 
 def _cached(**options):
     """Decorator that keeps compiled code on disk."""
-    settings = {"nogil": True, "error_model": "numpy", "fastmath": FLOAT_FLAGS} | options
+    # Nobody calls by way of C, and the wrapper for it takes a twentieth of the time to compile.
+    settings = {
+        "nogil": True,
+        "no_cfunc_wrapper": True,
+        "error_model": "numpy",
+        "fastmath": FLOAT_FLAGS,
+    } | options
     return lambda function: keep(numba.njit(**settings)(function))
 
 

@@ -90,14 +90,15 @@ def single_thread() -> Iterator[None]:
         set_num_threads(before)
 
 
-def share(work: Callable[[int, int], None], count: int) -> None:
+def share(work: Callable[[int, int], None], count: int, *, large: bool = True) -> None:
     """Call ``work(first, last)`` for stretches of ``range(count)``, side by side.
 
     On as many Python threads as this one may use of Numba's, for work that lets go of the
-    interpreter.
+    interpreter. Work that takes less than a millisecond is not `large`, and done at once: to wake
+    a thread costs a tenth of that, and beside other work much more.
     """
     global _pool
-    size = min(get_num_threads(), count)
+    size = min(get_num_threads(), count) if large else 1
     if size <= 1:
         work(0, count)
         return

@@ -64,13 +64,16 @@ PAIRWISE = ("direct", "cuda direct", "cuda32")  # engines without Fourier series
 # "auto" and "cpu" take what is expected to be faster, anywhere or on the CPU.
 NAMES = ("auto", *ENGINES, "cpu", *DEVICE_ENGINES)
 
-# Nanoseconds on two cores, measured; `fastsksd bench` shows how well they predict.
+# Nanoseconds on two cores, measured; `fastsksd bench` shows how well they predict. The choice rests
+# on counts of operations and on the ratios of these numbers. They are not measured anew on each
+# machine, so that the choice, and with it the last digits of a statistic, is the same on all.
 _PER_TERM = 0.45  # a Stein term of a pair
 _PER_PAIR = 0.7  # its entry in a tile
 _PER_FEATURE = 0.8  # a feature of a sample
 _PER_ANGLE = 20.0  # the cosine and sine a sample's features are made from
 _PER_WEIGHT = 0.026  # one replicate's weight times a pair or a feature
-_PER_SIGN = 0.016  # one replicate's sign times a pair
+_PER_SIGN = 0.011  # one replicate's sign times a pair
+_PER_SIGNED = 0.020  # and times a feature
 _PER_SLICE = 5e4  # the choice of a series
 _PER_RUN = 1e5
 _PER_CUBE = 0.1  # eigenvalues of a matrix, per cube of its size
@@ -310,7 +313,8 @@ def expected_cost(
     def fourier(features):
         fixed = runs * (_PER_RUN + m * (_PER_SLICE + n * _PER_ANGLE))
         eigenvalues = spectral * features**2 * (n * _PER_WEIGHT + 4.0 * features * _PER_CUBE)
-        return fixed + n * features * (_PER_FEATURE + n_resamples * _PER_WEIGHT) + eigenvalues
+        per_weight = _PER_SIGNED if signs else _PER_WEIGHT
+        return fixed + n * features * (_PER_FEATURE + n_resamples * per_weight) + eigenvalues
 
     least = fourier(20.0 * m * runs)
     if direct <= least:  # not worth a look at the range of the data

@@ -9,17 +9,18 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 
 from .._typing import Array
-from ..compute.jit import compiled, parallel, prefer_wide_vectors
+from ..compute.jit import compiled, prefer_wide_vectors
 from ..compute.linalg import quadratic_forms
 from ..compute.pointwise import diagonal_term, rbf_stein_octave, stein_term
+from ..compute.threads import share
 from .pairs import PairTerms, tiles
 
 # Rows of a tile that one task computes; fixed, so that sums do not depend on the number of threads.
 _ROWS = 8
+_LARGE = 2**21  # terms beyond which threads pay
 
 
 class DirectEngine(PairTerms):
@@ -55,7 +56,13 @@ class DirectEngine(PairTerms):
         entries = np.zeros((count, height, columns.stop - columns.start))
         sums = np.empty((-(-height // _ROWS), count, len(self.y)))
         edges = rows.start, rows.stop, columns.start, columns.stop
-        _stein_tiles(self.code, self.y, self.s, self.a, *edges, entries, sums)
+        share(
+            lambda first, last: _stein_tiles(
+                self.code, self.y, self.s, self.a, *edges, first, last, entries, sums
+            ),
+            len(sums),
+            large=entries.size * len(self.y) > _LARGE,
+        )
         return entries, sums.sum(axis=0)
 
     def diagonal(self) -> Array:
@@ -87,23 +94,24 @@ class DirectEngine(PairTerms):
 
     def _octave(self, weights: Any, start: int) -> list[tuple[Array, Array]]:
         """At the RBF bandwidth, and at half of it."""
-        sums: list[Any] = [0.0] * 2
-        replicates = [np.zeros(weights.shape[0]) for _ in range(2)]
+        sums: Any = 0.0
+        replicates = np.zeros((2, weights.shape[0]))
         for rows, columns in tiles(self.n):
             entries, parts = self._tiles(rows, columns, 2)
-            for k in range(2):
-                sums[k] = sums[k] + parts[k]
-                replicates[k] += quadratic_forms(
-                    entries[k], weights, start + rows.start, start + columns.start
-                )
+            sums = sums + parts
+            replicates += quadratic_forms(
+                entries, weights, start + rows.start, start + columns.start
+            )
         return [(2.0 * total, 2.0 * values) for total, values in zip(sums, replicates, strict=True)]
 
 
-@parallel
-def _stein_tiles(code, y, s, a, row, row_end, column, column_end, entries, sums):
-    """Entries of a tile and their sums; two of each: also at half of the bandwidth."""
+@compiled
+def _stein_tiles(
+    code, y, s, a, row, row_end, column, column_end, first_turn, last_turn, entries, sums
+):
+    """Entries of some rows and their sums; two of each: also at half of the bandwidth."""
     tasks = sums.shape[0]
-    for turn in numba.prange(tasks):
+    for turn in range(first_turn, last_turn):
         # Rows of a diagonal tile shrink. Taken from both ends in turn, they give every thread the
         # same work.
         task = turn // 2 if turn % 2 == 0 else tasks - 1 - turn // 2

@@ -99,7 +99,7 @@ class FeatureMap:
 
     def replicates(self, sums: Array, own: Array, n: int, weights: Array) -> Array:
         """Sums over pairs of samples of distinct groups, for each row of weights of groups."""
-        met = product(weights, np.ascontiguousarray(sums.T))
+        met = product(weights, sums.T)
         lengths = weighted_squares(sums, self.coefficients)
         return weighted_squares(met, self.coefficients) - weighted_squares(weights, lengths)
 

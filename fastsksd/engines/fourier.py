@@ -41,12 +41,14 @@ from ..compute.jit import compiled, parallel, prefer_wide_vectors
 from ..compute.linalg import eigenvalues_of_product, gram, product, weighted_squares
 from ..compute.pointwise import diagonal_term, stein_term
 from ..compute.series import fitted_series, reduced_series
+from ..compute.threads import share
 from .features import FeatureMap
 from .protocol import SliceEngine
 
 TOLERANCE = 1e-8
 _BLOCK = 4096  # samples whose features are made at a time
 _STRIP = 512  # samples per task
+_LARGE = 2**19  # features beyond which threads pay
 _MOST_FEATURES = {0: 8192, 1: 1024}  # of one slice, by kernel
 _MOST_OUTSIDE = 1024
 _MOST_WAVES = 2**22  # in memory at a time, where they are combined
@@ -605,14 +607,21 @@ def _all_waves(y, s, a, inside, base, counts, first, last, keep):
     width = last - first
     waves = np.empty((ends[-1], width if keep else 0))
     sums = np.empty((-(-width // _STRIP), ends[-1]))
-    _waves(y, s, a, inside, base, ends, first, last, waves, sums)
+    share(
+        lambda begin, end: _waves(
+            y, s, a, inside, base, ends, first, last, begin, end, waves, sums
+        ),
+        len(y) * len(sums),
+        large=ends[-1] * width > _LARGE,
+    )
     return waves, sums.sum(axis=0)
 
 
-@parallel
-def _waves(y, s, a, inside, base, ends, first, last, waves, sums):
+@compiled
+def _waves(y, s, a, inside, base, ends, first, last, first_turn, last_turn, waves, sums):
+    """Waves of some strips of the samples along some slices."""
     strips = sums.shape[0]
-    for task in numba.prange(y.shape[0] * strips):
+    for task in range(first_turn, last_turn):
         q = task // strips
         start = first + (task % strips) * _STRIP
         stop = min(start + _STRIP, last)

@@ -72,8 +72,8 @@ class PairTerms:
             entries, part = self.tile(rows, columns)
             sums = sums + part
             replicates += quadratic_forms(
-                entries, weights, start + rows.start, start + columns.start
-            )
+                entries[None], weights, start + rows.start, start + columns.start
+            )[0]
         return 2.0 * sums, 2.0 * replicates
 
     def row_sums(self) -> Array:

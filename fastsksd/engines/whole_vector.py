@@ -13,15 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
 from .._typing import Array
 from ..compute.chi_square import limit_weights
-from ..compute.jit import compiled, parallel, prefer_wide_vectors
+from ..compute.jit import compiled, prefer_wide_vectors
 from ..compute.linalg import gram, product, quadratic_forms
+from ..compute.threads import share
 from .multivariate import ksd_term
 from .pairs import TILE, PairTerms
+
+_LARGE = 2**19  # entries beyond which threads pay
 
 
 class Block(NamedTuple):
@@ -106,7 +108,7 @@ class WholeVector:
         other_x, other_s = block.x_columns[columns], block.s_columns[columns]
         sx = product(s, other_x)
         entries = np.zeros((self.widths.size + 1, len(x), len(other_x)))
-        _terms(
+        terms = (
             self.code,
             self.widths,
             x.shape[1],
@@ -118,7 +120,11 @@ class WholeVector:
             np.einsum("id,id->i", s, x),
             np.einsum("id,id->i", other_s, other_x),
             own,
-            entries,
+        )
+        share(
+            lambda first, last: _terms(*terms, first, last, entries),
+            len(x),
+            large=entries.size > _LARGE,
         )
         first, second = block.rows.start + rows.start, block.columns.start + columns.start
         return slice(first, first + len(x)), slice(second, second + len(other_x)), entries
@@ -128,9 +134,8 @@ class WholeVector:
         count = self.widths.size + 1
         sums, replicates = np.zeros(count), np.zeros((count, weights.shape[0]))
         for rows, columns, entries in self.tiles():
-            for k in range(count):
-                sums[k] += entries[k].sum()
-                replicates[k] += quadratic_forms(entries[k], weights, rows.start, columns.start)
+            sums += entries.sum(axis=(1, 2))
+            replicates += quadratic_forms(entries, weights, rows.start, columns.start)
         return sums, replicates
 
     def limit_weights(self, k: int) -> Array:
@@ -248,8 +253,8 @@ class _Component(PairTerms):
         for rows, columns, entries in self._entries():
             total += entries.sum()
             replicates += quadratic_forms(
-                entries, weights, start + rows.start, start + columns.start
-            )
+                entries[None], weights, start + rows.start, start + columns.start
+            )[0]
         return np.atleast_1d(2.0 * total), 2.0 * replicates
 
     def row_sums(self) -> Array:
@@ -268,10 +273,28 @@ class _Component(PairTerms):
         return matrix + matrix.T
 
 
-@parallel
-def _terms(code, widths, d, ss, xx, sx, x2_rows, x2_columns, sx_rows, sx_columns, own, entries):
-    count = widths.size
-    for i in numba.prange(ss.shape[0]):
+@compiled
+def _terms(
+    code,
+    widths,
+    d,
+    ss,
+    xx,
+    sx,
+    x2_rows,
+    x2_columns,
+    sx_rows,
+    sx_columns,
+    own,
+    first_turn,
+    last_turn,
+    entries,
+):
+    """Entries of some rows of a tile, those of an own tile above the diagonal alone."""
+    count, n = widths.size, ss.shape[0]
+    for turn in range(first_turn, last_turn):
+        # From both ends in turn, as rows of an own tile shrink.
+        i = turn // 2 if turn % 2 == 0 else n - 1 - turn // 2
         j = i + 1 if own else 0
         for k in range(count):
             _row(

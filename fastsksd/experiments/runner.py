@@ -52,6 +52,7 @@ EXPERIMENTS = (
     "ica",
     "level",
     "few_samples",
+    "groups",
     "chains",
     "mcmc",
     "power",

@@ -275,7 +275,7 @@ class FeatureSums:
                 pairs = weight**2 - squares
             statistics = one.features.pair_sums(total, own, n) / pairs
             if dependent and not one.features.by_feature:
-                mine = np.vstack([mine, np.ones(mine.shape[1])])
+                mine = np.vstack([mine, np.ones(mine.shape[1], mine.dtype)])
             replicates = scale * one.features.replicates(sums, own, n, mine)
             if len(mine) > len(weights):  # what pairs within groups add to the statistic
                 replicates = replicates[:-1] + (statistics.sum() - replicates[-1])

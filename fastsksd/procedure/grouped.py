@@ -291,23 +291,36 @@ def grouped_members(plan: Plan, split: Split) -> list[Evaluation]:
     SeriesTooLong
         If samples range over so many bandwidths that a slice is better summed pair by pair.
     """
+    (members,) = members_of_groups(plan, split, [GROUPS]).values()
+    return members
+
+
+def members_of_groups(plan: Plan, split: Split, most: Sequence[int]) -> dict[int, list[Evaluation]]:
+    """All members of the standard family for several numbers of groups, by that number.
+
+    At most so many groups are made as `most` says, in descending order. All of them have the same
+    features. Chains have one number, that of their stretches.
+    """
     samples = split.samples
     n = len(samples.x)
     family = _fixed_in_memory(plan, split)
-    groups: Groups | Stretches
+    groups: list[Groups] | list[Stretches]
     if samples.stretch is None:
-        breaks = {0, *(one.start for one in family.components)}
-        groups = Groups(tuple(sorted(breaks)), group_size(n, GROUPS))
+        breaks = tuple(sorted({0, *(one.start for one in family.components)}))
+        groups = [Groups(breaks, group_size(n, each)) for each in most]
     else:
-        groups = Stretches(np.append(starts_of(samples.stretch), n))
-    numbers, _ = groups.cut(0, n)
-    weights = group_weights(numbers, plan.null, plan.n_resamples, plan.rng)
-    met: list[Met] = []
-    for some in _batches(family.components, numbers.size):
-        sums = FeatureSums(some, groups)
+        groups = [Stretches(np.append(starts_of(samples.stretch), n))]
+    numbers = [each.cut(0, n)[0] for each in groups]
+    weights = [group_weights(each, plan.null, plan.n_resamples, plan.rng) for each in numbers]
+    met: list[list[Met]] = [[] for _ in groups]
+    for some in _batches(family.components, numbers[0].size):
+        sums = FeatureSums(some, groups[0])
         sums.add(samples, 0)
-        met += sums.meet(weights, plan.null)
-    return family.evaluations(met)
+        for k, each in enumerate(groups):
+            while sums.groups != each:
+                sums.double()
+            met[k] += sums.meet(weights[k], plan.null)
+    return {each.size: family.evaluations(of) for each, of in zip(numbers, met, strict=True)}
 
 
 def _fixed_in_memory(plan: Plan, split: Split) -> Family:

@@ -136,7 +136,9 @@ class MomentFeatures(FeatureMap):
 
     def replicates(self, sums: Array, own: Array, n: int, weights: Array) -> Array:
         """The same over pairs of distinct groups, (B, degrees, d)."""
-        squares = product(weights, sums.T) ** 2 - product(weights**2, sums.T**2)
+        signs = weights.dtype == np.int8
+        lengths = (sums**2).sum(axis=0) if signs else product(weights**2, sums.T**2)
+        squares = product(weights, sums.T) ** 2 - lengths
         return (squares / self._units(own, n)).reshape(-1, len(self.degrees), self.centre.size)
 
     def _units(self, own: Array, n: int) -> Array:

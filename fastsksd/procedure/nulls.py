@@ -48,7 +48,7 @@ from .importance import pair_weight
 NULLS: tuple[str, ...] = ("wild", "bootstrap", "spectral")
 FEW = 60  # samples below which replicates of the bootstrap are widened
 FEWEST = 8  # samples that the bootstrap needs
-_BATCH = 2**24  # weights in memory at a time, 128 MB
+_BATCH = 2**24  # weights in memory at a time: 16 MB of signs, 128 MB of others
 
 
 class Weights:
@@ -106,7 +106,7 @@ class Weights:
         for first in range(0, self.n_resamples, size):
             yield draw(self, first, min(size, self.n_resamples - first))
 
-    def matrix(self) -> Array:
+    def matrix(self) -> np.ndarray:
         """All rows, (n_resamples, n)."""
         return self.rows(0, self.n_resamples)
 
@@ -126,8 +126,8 @@ class Weights:
         other.importance, other._whole = None, {}
         return other
 
-    def rows(self, first: int, count: int) -> Array:
-        """Some of the rows, (count, n)."""
+    def rows(self, first: int, count: int) -> np.ndarray:
+        """Some of the rows, (count, n); signs alone are of type int8."""
         if self.importance is not None:
             return self.without_importance().rows(first, count) * self.importance
         if self.stretch is not None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastsksd.compute import threads
-from fastsksd.compute.linalg import gram, product, quadratic_forms
+from fastsksd.compute.linalg import gram, product, quadratic_forms, weighted_squares
 
 
 @pytest.mark.parametrize("m", [1, 33, 64, 150])
@@ -30,40 +30,59 @@ def test_product_takes_any_layout():
 
 @given(
     st.integers(1, 50),
-    st.sampled_from([1, 2, 5, 9, 127, 128, 131]),
-    st.sampled_from(["any", "signs", "some signs"]),
+    st.integers(1, 3),
+    st.sampled_from([1, 2, 5, 127, 128, 131]),
+    st.sampled_from(["any", "signs", "signs as doubles"]),
 )
-def test_quadratic_forms(n, count, kind):
+def test_quadratic_forms(n, k, count, kind):
     rng = np.random.default_rng([n, count])
-    tile, weights = rng.standard_normal((n, n)), rng.standard_normal((count, 2 * n))
+    tiles, weights = rng.standard_normal((k, n, n)), rng.standard_normal((count, 2 * n))
     if kind != "any":
         weights = np.where(weights < 0, -1.0, 1.0)
-    if kind == "some signs":
-        weights[-1, n + n // 2] = 0.5
+    given_as = weights.astype(np.int8) if kind == "signs" else weights
     np.testing.assert_allclose(
-        quadratic_forms(tile, weights, 0, n),
-        np.einsum("bi,ij,bj->b", weights[:, :n], tile, weights[:, n:]),
+        quadratic_forms(tiles, given_as, 0, n),
+        np.einsum("bi,kij,bj->kb", weights[:, :n], tiles, weights[:, n:]),
         rtol=1e-10,
         atol=1e-10,
     )
-    upper = np.triu(tile, 1)
+    upper = np.triu(tiles, 1)
     np.testing.assert_allclose(
-        quadratic_forms(upper, weights, n, n),
-        np.einsum("bi,ij,bj->b", weights[:, n:], upper, weights[:, n:]),
+        quadratic_forms(upper, given_as, n, n),
+        np.einsum("bi,kij,bj->kb", weights[:, n:], upper, weights[:, n:]),
         rtol=1e-10,
         atol=1e-10,
     )
+
+
+@given(
+    st.integers(1, 60),
+    st.sampled_from([1, 63, 64, 65, 200, 1100]),
+    st.sampled_from([1, 127, 128, 131]),
+    st.integers(0, 9),
+)
+def test_product_of_signs(n, k, count, column):
+    rng = np.random.default_rng([n, k, count])
+    signs = rng.choice(np.array([-1, 1], dtype=np.int8), (count, column + n + 3))
+    b, values = rng.standard_normal((k, n)), rng.standard_normal(n)
+    expected = signs[:, column : column + n].astype(float) @ b.T
+    for layout in (b, np.asfortranarray(b)):
+        np.testing.assert_allclose(product(signs, layout, column), expected, atol=1e-12)
+    squares = weighted_squares(signs, values, column)
+    np.testing.assert_allclose(squares, np.full(count, values.sum()), atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(700, 40, 900), (300, 700, 301)])
 def test_rounding_does_not_depend_on_threads(shape):
     m, depth, n = shape
     rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((m, depth)), rng.standard_normal((n, depth))
+    b = rng.standard_normal((n, depth))
+    signs = rng.choice(np.array([-1, 1], dtype=np.int8), (m, depth))
     before = threads.get_num_threads()
-    results = []
-    for count in (1, before):
-        threads.set_num_threads(count)
-        results.append(product(a, b))
-    np.testing.assert_array_equal(*results)
-    np.testing.assert_allclose(results[0], a @ b.T, atol=1e-10)
+    for a in (rng.standard_normal((m, depth)), signs):
+        results = []
+        for count in (1, before):
+            threads.set_num_threads(count)
+            results.append(product(a, b))
+        np.testing.assert_array_equal(*results)
+        np.testing.assert_allclose(results[0], a @ b.T, atol=1e-10)

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fastsksd.compute.medians import median_distance, median_distances
+from fastsksd.compute.medians import _median, median_distance, median_distances
 
 coarse = st.integers(-6, 6).map(float)
 fine = st.floats(-1e6, 1e6, allow_nan=False).map(
@@ -71,3 +71,18 @@ def test_multivariate_median_survives_duplicates_and_subsamples():
     big = rng.standard_normal((5000, 3))
     assert median_distance(big) == median_distance(big)
     np.testing.assert_allclose(median_distance(big), median_distance(big[:2000]), rtol=0.05)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4095, 4097, 20_000, 20_001])
+@pytest.mark.parametrize("kind", ["normal", "ties", "sorted", "subsample misleads", "constant"])
+def test_median_of_many_is_exact(n, kind):
+    values = np.random.default_rng(n).standard_normal(n)
+    if kind == "ties":
+        values = np.round(values)
+    elif kind == "sorted":
+        values.sort()
+    elif kind == "subsample misleads":
+        values[:: n // 4096 + 1] += 100.0
+    elif kind == "constant":
+        values[:] = 0.25
+    assert _median(values) == np.median(values)

@@ -13,9 +13,9 @@ from fastsksd.compute.threads import cpu_limit
 CODE = """
 import os
 import numba, numpy as np, fastsksd as fs
-x = np.random.default_rng(0).standard_normal((300, 3))
+x = np.random.default_rng(0).standard_normal((1000, 3))
 {before}
-fs.gof_test(x, -x, n_resamples=10, rng=0)
+fs.gof_test(x, -x, n_resamples=200, rng=0)  # large enough for threads
 print(numba.threading_layer(), os.environ.get("OMP_WAIT_POLICY"), numba.get_num_threads())
 """
 

@@ -16,6 +16,7 @@ from fastsksd import cli, learning, models
 from fastsksd.experiments import (
     benchmark_gof,
     benchmark_report,
+    groups,
     ica,
     ica_report,
     level,
@@ -32,6 +33,7 @@ from fastsksd.experiments import (
     runner,
 )
 from fastsksd.learning import training
+from fastsksd.procedure.plan import Options
 
 
 def results(rows):
@@ -736,3 +738,24 @@ def test_peer_report_compares_with_the_best_and_with_the_published():
         assert f"| KSDAgg | 0.00 | 40 | {difference} |" in _text(blocks)
         words = " ".join(block.text for block in blocks if isinstance(block, report.Text))
         assert "(their number): none." in words
+
+
+@pytest.mark.parametrize("chain", [False, True])
+def test_groups_has_the_pvalue_of_the_default_test_among_others(chain):
+    x = np.random.default_rng(0).standard_normal((4300, 2))
+    x[1:] += x[:-1] * chain
+    options = Options(chains=True if chain else None, n_resamples=99, rng=3)
+    found = groups.pvalues(x, np.negative, options, [2000, 300])
+    result = fs.gof_test(x, np.negative, chains=options.chains, n_resamples=99, rng=3)
+    assert next(iter(found.values())) == pytest.approx(result.pvalue, abs=1e-12)
+    sizes = list(found)
+    assert sizes[1:] == [] if chain else (1000 < sizes[0] <= 2002 and 150 < sizes[1] <= 302)
+
+
+def test_groups_reports_rates_of_its_cells():
+    cell = {"kind": "normal", "d": 2, "groups": 500}
+    chain = {"kind": "AR(1) 0.5", "d": 2}
+    rows = [{**cell, "p": 0.01}, {**cell, "p": 0.5}]
+    rows += [{**chain, "groups": k, "p": p} for k, p in [(20, None), (40, 0.2), (60, 0.6)]]
+    table = groups.report(rows, groups.SCALES["smoke"])[-1].rows
+    assert [row[2:5] for row in table] == [["500", 2, "0.500"], ["40 stretches", 2, "0.000"]]
