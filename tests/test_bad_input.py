@@ -100,7 +100,7 @@ GOF = {
     ),
     "score returns text": (dict(score=lambda x: np.full(x.shape, "a")), TypeError, "`score`"),
     "score is a string": (dict(score="normal"), TypeError, "`score` must be an"),
-    "score is None": (dict(score=None), TypeError, "`score` must be an"),
+    "score is None": (dict(score=None), TypeError, "`score` is missing"),
     "n_slices zero": (dict(n_slices=0), ValueError, "`n_slices` must be between 1 and 3; got 0"),
     "n_slices above d": (dict(n_slices=4), ValueError, "`n_slices` must be between 1 and 3; got 4"),
     "n_slices not an integer": (dict(n_slices=1.5), TypeError, "`n_slices` must be an integer"),

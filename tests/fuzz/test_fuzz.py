@@ -49,6 +49,8 @@ def test_rule(name, tmp_path, monkeypatch):
 # Records that functions return, errors, names, and what needs an optional library or a picture.
 RECORDS = {"BatchError", "BatchResult", "Comparison", "Effects", "Estimate", "Explanation", "Model"}
 RECORDS |= {
+    "BatchInterrupted",
+    "ModeWeights",
     "GofResult",
     "Refit",
     "RefitsInterrupted",
