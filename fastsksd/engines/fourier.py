@@ -139,7 +139,8 @@ class FourierEngine:
         These terms, squares of the scores, are in the sum of squares and then taken out again.
         """
         own = diagonal_term(self.s[q] / self._size[q], self.a[q] / self._size[q])
-        return np.flatnonzero(own > 1e-6 * self.n * np.median(own) / self.tol**2)
+        tol = min(self.tol, TOLERANCE)  # a coarser one is the user's choice
+        return np.flatnonzero(own > 1e-6 * self.n * np.median(own) / tol**2)
 
     def _pair_by_pair(self, some):
         """The other engine for the slices picked by a boolean mask."""

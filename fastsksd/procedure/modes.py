@@ -143,7 +143,7 @@ def _valley(y: Array, smallest: float, lag: float) -> tuple[float, float]:
     """Logarithm of the smallest probability of a valley in sorted values, and where it is."""
     n = y.size
     first = int(np.ceil(smallest))
-    if n < 2 * first:
+    if n < 2 * first or y[0] == y[-1]:
         return 0.0, 0.0
     cuts = np.unique(np.linspace(first, n - first, 64).astype(int))
     # Cuts within the widest gaps too, where a small group begins.
@@ -160,7 +160,8 @@ def _valley(y: Array, smallest: float, lag: float) -> tuple[float, float]:
     low_middle, high_middle = quantile(zero, below, 0.5), quantile(cuts, above, 0.5)
     third = (high_start - low_end) / 3.0
     inside = np.searchsorted(y, high_start - third) - np.searchsorted(y, low_end + third, "right")
-    tiny = np.finfo(float).tiny
+    inside = np.maximum(inside, 0)  # less where values are repeated
+    tiny = 1e-12 * (y[-1] - y[0])  # where values are repeated
     density = np.minimum(
         0.45 * below / np.maximum(low_end - low_middle, tiny),
         0.45 * above / np.maximum(high_middle - high_start, tiny),

@@ -282,7 +282,7 @@ BAD = {
     "member of other length": (
         dict(slices={"a": (np.ones((1, 4)), np.eye(4)[:1])}),
         ValueError,
-        r"^`slices` has a set 'a' .*: `r` must have rows of unit length; row 0 has length 2\.$",
+        r"^`slices` has a set 'a' .* `r` must have rows of unit length; row 0 has length 2\.$",
     ),
     "member of other type": (
         dict(extra_slices={"a": 3}),

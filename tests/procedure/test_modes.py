@@ -77,3 +77,11 @@ def test_draws_of_a_chain_count_less():
 def test_constant_and_few_samples():
     assert find_modes(np.ones((500, 2))).n_modes == 1
     assert find_modes(np.array([[0.0], [100.0]])).n_modes == 1
+
+
+def test_repeated_values_and_an_outlier_are_one_mode():
+    x = np.random.default_rng(0).standard_normal((120, 4))
+    x[:, 2] = 1.0
+    x[7] = 1e8
+    with np.errstate(all="raise"):
+        assert find_modes(x).n_modes == 1
