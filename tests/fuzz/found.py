@@ -87,3 +87,29 @@ FOUND: dict[str, list[dict[str, Any]]] = {
     ],
     "interop.Draws": [dict(x=Samples(d=3), score=Scores("model"), names=-2.5, n_resamples=19)],
 }
+
+TINY = tuple(Made(name, (("bandwidth", 1e-300),)) for name in ("RBF", "IMQ"))
+FOUND["Accumulator"] += [
+    dict(slices=Directions(), first=Samples(), score=Scores(), kernel=TINY[0]),
+    dict(
+        slices=Directions(),
+        first=Samples(n=60),
+        score=Scores(),
+        kernel=Made("IMQ", (("bandwidth", 1e-4),)),
+    ),
+]
+FOUND["sksd_value_and_grad"] += [
+    dict(x=Samples(), score=Scores(), slices=Directions(), kernel=one) for one in TINY
+]
+FOUND["integrated_sksd"] += [dict(x=Samples(), score=Scores(), n_slices=2, kernel=TINY[1])]
+FOUND["ksd"] = [
+    dict(x=Samples(), score=Scores(), kernel=TINY[1]),
+    dict(x=Samples(), score=Scores(fault="entry", size=1e160)),
+    dict(x=Samples(fault="nearly constant", size=1e80), score=Scores(), statistic="v"),
+]
+FOUND["mmd"] = [dict(x=Samples(), y=Samples(seed=1), kernel=TINY[0])]
+FOUND["psd"] = [dict(x=Samples(unit=1e-6), score=Scores(fault="all", size=1e308))]
+FOUND["RBF"] = [dict(bandwidth=5e-324)]
+FOUND["IMQ"] = [dict(bandwidth=5e-324)]
+FOUND["learning.KernelSteinLoss"] = FOUND["ksd"][1:]
+FOUND["interop.Draws"] += [dict(x=Samples(fault="row", size=1e308), score=Scores(), n_resamples=19)]

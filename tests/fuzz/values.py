@@ -98,7 +98,7 @@ _FORMS = {
     "masked": lambda x: np.ma.masked_greater(x, 0.5),
     "big-endian": lambda x: x.astype(">f8"),
 }
-SIZES = [0.0, 1e-12, 1e-6, 1e6, 1e12, np.inf, np.nan]
+SIZES = [0.0, 1e-310, 1e-160, 1e-80, 1e-12, 1e12, 1e18, 1e80, 1e160, 1e308, np.inf, np.nan]
 
 
 def samples(n=(3, 8, 20, 30, 30, 60), d=(1, 2, 2, 3, 5)):
@@ -264,7 +264,9 @@ def kernels():
 
 def strange_kernels():
     """Kernels with extreme bandwidths, or as many as there are no slices."""
-    widths = st.sampled_from([1e-2, 1e2, 1e4, (1.0, 2.0), (1.0,) * 7])
+    widths = st.sampled_from(
+        [1e-300, 1e-150, 1e-4, 1e-2, 1e2, 1e12, 1e150, 1e300, (1.0, 2.0), (1.0,) * 7]
+    )
     return st.builds(
         lambda name, width: Made(name, (("bandwidth", width),)),
         st.sampled_from(["RBF", "IMQ"]),
