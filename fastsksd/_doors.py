@@ -23,6 +23,7 @@ from ._validate import Overflow, evaluate_score
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _FAR = 1e10  # sizes of its column from which on a single entry is to blame
+_FAR_OFF = 1e40  # sizes of the samples from which on a bandwidth is to blame
 _interrupts = 0
 
 
@@ -35,7 +36,7 @@ def door(function: Callable[_P, _T]) -> Callable[_P, _T]:
             try:
                 with strict_numbers():
                     return function(*args, **kwargs)
-            except (FloatingPointError, Overflow) as error:
+            except (FloatingPointError, OverflowError, Overflow) as error:
                 signature = inspect.signature(function)
                 names = [name for name in signature.parameters if name != "self"]
                 given = signature.bind_partial(*args, **kwargs).arguments
@@ -82,7 +83,19 @@ def overflow_in(arguments: Mapping[str, Any], samples: str) -> Overflow:
 
     `samples` is the name of the argument that holds samples.
     """
-    extremes = [_extreme(name, array) for name, array in _arrays_of(arguments).items()]
+    arrays = _arrays_of(arguments)
+    bandwidth = getattr(arguments.get("kernel"), "bandwidth", "median")
+    if "x" in arrays and not isinstance(bandwidth, str):
+        size = float(np.abs(arrays["x"]).max()) or 1.0
+        far_off = max(np.asarray(bandwidth, dtype=float).flat, key=lambda h: abs(np.log(h / size)))
+        if not 1.0 / _FAR_OFF < far_off / size < _FAR_OFF:
+            return Overflow(
+                "kernel",
+                f"has a bandwidth of {far_off:.0e} for samples of size {size:.0e}: the statistic "
+                "overflows",
+                remedy="Take one of the size of the samples' differences.",
+            )
+    extremes = [_extreme(name, array) for name, array in arrays.items()]
     far = [one for one in extremes if one.ratio >= _FAR]
     if far:
         one = max(far)
