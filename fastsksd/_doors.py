@@ -23,7 +23,7 @@ from ._validate import Overflow, evaluate_score
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _FAR = 1e10  # sizes of its column from which on a single entry is to blame
-_FAR_OFF = 1e40  # sizes of the samples from which on a bandwidth is to blame
+_FAR_OFF = 40  # powers of ten from the size of the samples, beyond which a bandwidth is to blame
 _interrupts = 0
 
 
@@ -87,8 +87,10 @@ def overflow_in(arguments: Mapping[str, Any], samples: str) -> Overflow:
     bandwidth = getattr(arguments.get("kernel"), "bandwidth", "median")
     if "x" in arrays and not isinstance(bandwidth, str):
         size = float(np.abs(arrays["x"]).max()) or 1.0
-        far_off = max(np.asarray(bandwidth, dtype=float).flat, key=lambda h: abs(np.log(h / size)))
-        if not 1.0 / _FAR_OFF < far_off / size < _FAR_OFF:
+        bandwidths = np.ravel(np.asarray(bandwidth, dtype=float))
+        distances = np.abs(np.log10(bandwidths) - np.log10(size))
+        if distances.max() > _FAR_OFF:
+            far_off = bandwidths[np.argmax(distances)]
             return Overflow(
                 "kernel",
                 f"has a bandwidth of {far_off:.0e} for samples of size {size:.0e}: the statistic "
