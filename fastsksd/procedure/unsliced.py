@@ -391,7 +391,7 @@ def _replicates(found: Moments, cubes: Array, batch: Array, null: str) -> tuple[
     rows = [found.degrees.index(degree) for degree in LARGEST_DEGREES]
     skewness = product(batch, cubes[rows].reshape(-1, n)) / n
     some = totals.reshape(-1, q, d)[:, rows].reshape(skewness.shape)
-    largest = np.empty_like(squares)  # of the other degrees it has no use
+    largest = np.zeros_like(squares)  # of the other degrees it has no use
     even = without_skewness(some, skewness, n) ** 2 - own.reshape(q, d)[rows].ravel()
     largest[:, rows] = even.reshape(-1, len(rows), d)
     return squares, largest

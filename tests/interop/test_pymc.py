@@ -19,6 +19,8 @@ pytest.importorskip("jax")
 import fastsksd as fs
 from fastsksd.interop import pymc as bridge
 
+# Where PyTensor finds no BLAS it says so at its first product of matrices.
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
 MODE = "FAST_COMPILE"
 Y = np.random.default_rng(0).normal(0.5, 1.2, 20)
 
