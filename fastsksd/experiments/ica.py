@@ -73,7 +73,12 @@ def tasks(settings: Settings) -> list[Task]:
             curve = settings["curve"]
             cells += [dict(d=curve["d"], run=run, method=m, curve=True) for m in curve["methods"]]
         found += sorted(cells, key=lambda task: task["method"] == LSD)
-    return [task for task in found if task["method"] != LSD or find_spec("jax") is not None]
+    return found
+
+
+def can_run(task: Task) -> bool:
+    """Whether what the task needs is installed."""
+    return task["method"] != LSD or find_spec("jax") is not None
 
 
 def run_task(

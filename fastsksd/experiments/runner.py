@@ -5,6 +5,7 @@ An experiment is a module with
     TITLE, FIGURES   one line; whether the report draws, which needs matplotlib
     SCALES           settings for each scale, as plain data
     tasks(settings)  list of tasks, each a dict of plain data
+    can_run(task)    optional: whether the task can be run on this machine
     run_task(task, settings, rng)  -> list of rows, each a dict of plain data
     report(rows, settings)         -> list of blocks, see `report`; some tasks may be missing
 
@@ -161,7 +162,10 @@ def run(
         If the run can't start or continue. Finished trials are kept.
     """
     settings = settings_of(name, scale)
-    tasks = load(name).tasks(settings)
+    experiment = load(name)
+    tasks = experiment.tasks(settings)
+    if hasattr(experiment, "can_run"):
+        tasks = [task for task in tasks if experiment.can_run(task)]
     path = Path(out) / f"{name}.jsonl"
     header = {"experiment": name, "scale": scale, "settings": settings}
     with _held(path):
