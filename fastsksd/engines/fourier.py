@@ -48,7 +48,7 @@ from .protocol import SliceEngine
 TOLERANCE = 1e-8
 _BLOCK = 4096  # samples whose features are made at a time
 _STRIP = 512  # samples per task
-_LARGE = 2**19  # features beyond which threads pay
+_LARGE = 2**17  # features beyond which threads pay
 _MOST_FEATURES = {0: 8192, 1: 1024}  # of one slice, by kernel
 _MOST_OUTSIDE = 1024
 _MOST_WAVES = 2**22  # in memory at a time, where they are combined
