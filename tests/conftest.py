@@ -79,12 +79,28 @@ _running = []
 
 @pytest.fixture
 def simulator():
+    if not _running:
+        _running.append(Simulator())
     return _running[0]
 
 
+# One of the processes of pytest-xdist, if there are several.
+_ONE_OF_SEVERAL = "PYTEST_XDIST_WORKER" in os.environ
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _a_share_of_the_cores():
+    """Several processes on all threads each would take turns."""
+    if _ONE_OF_SEVERAL:
+        from fastsksd.compute.threads import core_count, set_num_threads
+
+        set_num_threads(max(1, core_count() // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])))
+
+
 def pytest_collection_finish(session):
-    """The simulator runs beside the other tests."""
-    if any(item.name == _WAITS for item in session.items) and not session.config.option.collectonly:
+    """In a single process, the simulator runs beside the other tests."""
+    waits = any(item.name == _WAITS for item in session.items)
+    if waits and not _ONE_OF_SEVERAL and not session.config.option.collectonly:
         _running.append(Simulator())
 
 
@@ -96,7 +112,9 @@ def pytest_sessionfinish():
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: item.name == _WAITS)  # it waits, so it comes last
+    # In a single process it waits, so it comes last. One of several does nothing else meanwhile, so
+    # it comes first.
+    items.sort(key=lambda item: (item.name == _WAITS) != _ONE_OF_SEVERAL)
     for item in items:
         if not isinstance(item, pytest.DoctestItem):
             continue

@@ -394,7 +394,7 @@ def test_numbers_of_a_funnel_are_rough():
     names = ["mu", "log_tau", *(f"theta[{k}]" for k in range(8))]
     right = fs.effect_sizes(x, law.score, names=names)
     assert right["log_tau"].rough and not right["mu"].rough
-    assert "rough, as the model is far from normal there: log_tau" in repr(right)
+    assert "rough, as shapes differ or the model is far from normal: log_tau" in repr(right)
     assert effect_words(Effect("a", 1.0, (0.5, 1.5), 1.0, (0.9, 1.1), rough=True)) == [
         "a: shifted or stretched, by how much can't be told"
     ]
@@ -402,6 +402,39 @@ def test_numbers_of_a_funnel_are_rough():
     assert undecided.verdict == "undecided" and undecided.n_needed is None
     normal = fs.effect_sizes(rng.standard_normal((100, 2)), np.negative)
     np.testing.assert_allclose(normal.linearity, 1.0)
+
+
+@pytest.mark.parametrize("shape", [0.5, 1.0, 2.0, 5.0])
+def test_intervals_hold_where_shapes_differ(shape):
+    """Laplace's approximation of the logarithm of a gamma variable: normal, where that is skew."""
+    from scipy.stats import loggamma
+
+    law = loggamma(shape)
+    low, high = [], []
+    for seed in range(20):
+        z = np.random.default_rng(seed).standard_normal((1000, 1))
+        x = np.log(shape) + z / np.sqrt(shape)
+        effects = fs.effect_sizes(x, shape - np.exp(x))
+        low.append([effects.shift_interval[0, 0], effects.stretch_interval[0, 0]])
+        high.append([effects.shift_interval[0, 1], effects.stretch_interval[0, 1]])
+    truth = [(np.log(shape) - law.mean()) / law.std(), 1.0 / np.sqrt(shape) / law.std()]
+    if shape >= 1.0:
+        assert ((low < np.array(truth)) & (truth < np.array(high))).mean() > 0.9
+    assert effects.rough[0] == (shape <= 1.0)
+    # The first method alone would call a narrow approximation as wide as the model.
+    assert truth[1] < 0.96 < effects.stretch[0]
+    assert Tolerance(stretch=0.04).of(effects).verdict != "within"
+
+
+def test_methods_agree_where_shapes_do():
+    rng = np.random.default_rng(0)
+    for name, slack in (("normal", 1e-3), ("t", 0.08)):
+        law = make_law(name, 3)
+        x = law.draw(1000, rng) * 1.2 + 0.1
+        effects = fs.effect_sizes(x, law.score)
+        np.testing.assert_allclose(effects.moment_shift, effects.shift, atol=slack)
+        np.testing.assert_allclose(effects.moment_stretch, effects.stretch, rtol=slack)
+        assert not effects.rough.any()
 
 
 def test_draws_that_chains_leave_out_are_no_matter():

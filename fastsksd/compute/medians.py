@@ -32,6 +32,15 @@ def median_distances(y: Array) -> Array:
     return h
 
 
+def rough_median(values: Array) -> Array:
+    """Median of the first axis, over at most 4096 entries that are equally far apart.
+
+    For places and units that need not be exact: of a million entries a median takes longer than the
+    statistic of a slice.
+    """
+    return np.asarray(np.median(values[:: -(-len(values) // _SUBSAMPLE)], axis=0))
+
+
 def median_distance(x: Array) -> float:
     """Median Euclidean distance between rows of `x`.
 

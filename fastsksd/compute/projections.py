@@ -6,6 +6,7 @@ import numpy as np
 
 from .._typing import Array
 from .linalg import product
+from .medians import rough_median
 
 _OUTLYING = 1e6
 
@@ -34,7 +35,7 @@ def project(x: Array, scores: Array, slices, kernel) -> tuple[Array, Array, Arra
         y,
         product(slices.r, scores),
         np.einsum("md,md->m", slices.r, slices.g),
-        kernel.bandwidths(y, spread(x, slices.g)),
+        kernel.bandwidths(y, spread(x, slices.g) if isinstance(kernel.bandwidth, str) else 0.0),
     )
 
 
@@ -55,9 +56,8 @@ def spread(x: Array, g: Array) -> Array:
 
     A few outliers count for no more than a million times what the others vary.
     """
-    middle = np.median(x, axis=0)
-    moved = np.abs(x - middle)
-    usual = np.median(moved, axis=0)
+    moved = np.abs(x - rough_median(x))
+    usual = rough_median(moved)
     usual = np.where(usual > 0, _OUTLYING * usual, moved.max(axis=0))
     moved = np.minimum(moved, usual)
     units = np.where(usual > 0, usual, 1.0)

@@ -23,6 +23,12 @@ estimates shift and stretch together. Three details make it work in practice.
 As a regression on the scores this is the method of zero-variance control variates [1]_: the
 estimate is the mean, or the spread, of the samples less what the model says it is.
 
+**Shapes.** If samples and model differ in shape too, the step leads to the nearest member of the
+family, which need not have the mean and deviation of the samples. A second method estimates mean
+and deviation of the model by themselves, by control variates of up to the third degree, see
+`fastsksd.procedure.model_moments`. It varies somewhat more. Where the two are apart by more than
+two standard errors, intervals reach to both.
+
 **Where it is only a direction.** The study ``fastsksd reproduce effects`` compares estimates with
 the truth, with one coordinate off.
 
@@ -38,8 +44,10 @@ the truth, with one coordinate off.
 - Many coordinates off at once are a large effect even if each is little: with all of 100
   coordinates of a multivariate t off by up to 0.1 deviations, stretches came out 0.07 too small.
 - Samples that hardly correlate with the score along a direction (squared correlation below 0.35)
-  mark such cases: log tau of the funnel, and two modes pushed into one. They are called `rough`.
-- Distributions that differ in other ways than shift and stretch: the nearest member of the family.
+  mark such cases: log tau of the funnel, and two modes pushed into one. They are called `rough`,
+  and so are rows where the two methods disagree by more than a quarter of a deviation or 25%.
+- Laplace's approximation of a log-gamma variable, normal where that is skew, in 1000 samples: with
+  shape parameters 1, 2 and 5 the intervals hold the truth; with 0.5, rough, they do not always.
 
 **Errors** are from the influence functions of the estimates, by the central limit theorem; for
 chains with the effective sample size of each influence function. The intervals of a table hold

@@ -119,21 +119,8 @@ def coordinate_effects(
     x: Array, scores: Array, names: Sequence[str], chain: np.ndarray | None = None
 ) -> Effects:
     """Effects along the coordinates; parameters are as for `effect_sizes`, and were checked."""
-    k = x.shape[1]
-    shift, stretch, sizes, linearity = ScoreRegression(x, scores).along(None, chain)
-    none = np.full(k, np.nan)
-    return Effects(
-        tuple(names),
-        *shift,
-        np.exp(stretch[0]),
-        stretch[1],
-        none,
-        none,
-        (None,) * k,
-        k,
-        linearity,
-        np.stack([*sizes, none]),
-    )
+    found = ScoreRegression(x, scores).along(None, chain)
+    return Effects.of(found, names, n_coordinates=x.shape[1])
 
 
 def slice_effects(
@@ -144,23 +131,16 @@ def slice_effects(
     largest = slices.g[np.arange(len(slices)), np.abs(slices.g).argmax(axis=1)]
     g = slices.g * np.copysign(1.0, largest)[:, None]
     regression = ScoreRegression(x, scores)
-    shift, stretch, sizes, linearity = regression.along(g, chain)
     shear, error, size, across = regression.across(slices.r, g, chain)
     words = [direction(leading(one, names), d) for one in g]
-    return Effects(
-        tuple(words),
-        *shift,
-        np.exp(stretch[0]),
-        stretch[1],
-        shear,
-        error,
-        tuple(
+    return Effects.of(
+        regression.along(g, chain),
+        words,
+        shear=(shear, error, size),
+        across=[
             direction(leading(one, names), d) if known else None
             for one, known in zip(across, np.isfinite(shear), strict=True)
-        ),
-        0,
-        linearity,
-        np.stack([*sizes, size]),
+        ],
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +14,11 @@ from .._validate import check_probability
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LINEAR = 0.35  # squared correlation of samples and scores below which numbers are rough
+    from ..procedure.location_scale import LocationScale
+
+_LINEAR = 0.35  # squared correlation of samples and scores below which numbers are rough
+_APART = 0.25  # deviations, or logarithms of stretches, by which two methods may disagree
+_NOISE = 2.0  # standard errors up to which they agree
 _ARRAYS = (
     "shift",
     "shift_error",
@@ -23,6 +27,8 @@ _ARRAYS = (
     "shear",
     "shear_error",
     "linearity",
+    "moment_shift",
+    "moment_stretch",
 )
 
 
@@ -46,8 +52,8 @@ class Effect(NamedTuple):
     across : str or None
         Direction across g that the shear is about.
     rough : bool
-        Whether the model is so far from normal along it that only the fact that something is wrong
-        can be relied on, not the numbers; see `Effects.linearity`.
+        Whether only the fact that something is wrong can be relied on, not the numbers; see
+        `Effects.rough`.
     """
 
     name: str
@@ -108,7 +114,13 @@ class Effects:
         How many rows are coordinates; they come first.
     linearity : (k,) array
         Squared correlation of the samples with the score along the same direction. It is 1 for
-        normal models and 0.5 for Laplace; below 0.35 the numbers of a row are `rough`.
+        normal models and 0.5 for Laplace.
+    moment_shift, moment_stretch : (k,) arrays
+        Shifts and stretches by a second method, from the mean and the deviation of the model that
+        control variates give. Where shapes differ as well, the two methods disagree.
+    apart_error : (2, k) array
+        Standard errors of the differences of the two methods, for shifts and for logarithms of
+        stretches.
     sizes : (3, k) array
         Effective numbers of samples behind shift, stretch and shear.
     level : float
@@ -143,23 +155,96 @@ class Effects:
     across: tuple[str | None, ...]
     n_coordinates: int
     linearity: Array
+    moment_shift: Array
+    moment_stretch: Array
+    apart_error: Array
     sizes: Array
     level: float = 0.95
     simultaneous: bool = True
     allowed: int | None = None
 
+    @classmethod
+    def of(
+        cls,
+        found: LocationScale,
+        names: Sequence[str],
+        *,
+        n_coordinates: int = 0,
+        shear: tuple[Array, Array, Array] | None = None,
+        across: Sequence[str | None] | None = None,
+    ) -> Effects:
+        """A table of estimates; of shears with their errors and sizes, if there are any."""
+        none = np.full(len(names), np.nan)
+        values, errors, sizes = (none, none, none) if shear is None else shear
+        return cls(
+            tuple(names),
+            found.shift,
+            found.shift_error,
+            np.exp(found.log_stretch),
+            found.log_stretch_error,
+            values,
+            errors,
+            (None,) * len(names) if across is None else tuple(across),
+            n_coordinates,
+            found.linearity,
+            found.moment_shift,
+            np.exp(found.moment_log_stretch),
+            found.apart_error,
+            np.stack([*found.sizes, sizes]),
+        )
+
+    @property
+    def rough(self) -> np.ndarray:
+        """Rows of which only the fact that something is wrong can be relied on, (k,) booleans.
+
+        The model is far from normal there (`linearity` below 0.35), or the two methods disagree by
+        more than a quarter of a deviation or 25%.
+        """
+        apart = [one[1] - one[0] for one in self._both()]
+        disagree = (np.stack(apart) > _APART).any(axis=0)
+        return np.asarray((self.linearity < _LINEAR) | disagree)
+
+    def _both(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """Lower and upper of the two estimates of shift and log stretch; infinite if one fails.
+
+        The second counts only where it is apart from the first by more than two standard errors,
+        both of the first and of the difference.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            errors = np.stack([self.shift_error, self.log_stretch_error])
+            pairs = (
+                (self.shift, self.moment_shift),
+                (np.log(self.stretch), np.log(self.moment_stretch)),
+            )
+            both = []
+            for (first, second), noise in zip(
+                pairs, _NOISE * np.maximum(errors, self.apart_error), strict=True
+            ):
+                agree = np.abs(second - first) <= noise
+                lower, upper = np.minimum(first, second), np.maximum(first, second)
+                failed = np.isnan(second) & np.isfinite(first)
+                both.append(
+                    (
+                        np.where(agree, first, np.where(failed, -np.inf, lower)),
+                        np.where(agree, first, np.where(failed, np.inf, upper)),
+                    )
+                )
+        return both[0], both[1]
+
     @property
     def shift_interval(self) -> Array:
-        """Intervals of the shifts, (k, 2)."""
+        """Intervals of the shifts, (k, 2). Where the two methods disagree they reach to both."""
         half = self.quantiles(0) * self.shift_error
-        return np.stack([self.shift - half, self.shift + half], axis=1)
+        low, high = self._both()[0]
+        return np.stack([low - half, high + half], axis=1)
 
     @property
     def stretch_interval(self) -> Array:
-        """Intervals of the stretches, (k, 2)."""
+        """Intervals of the stretches, (k, 2). Where the two methods disagree they reach to both."""
         half = self.quantiles(1) * self.log_stretch_error
+        low, high = self._both()[1]
         with np.errstate(all="ignore"):  # an estimate of 0 that may as well be infinite
-            return np.exp(np.log(self.stretch)[:, None] + np.stack([-half, half], axis=1))
+            return np.exp(np.stack([low - half, high + half], axis=1))
 
     @property
     def shear_interval(self) -> Array:
@@ -269,6 +354,7 @@ class Effects:
 
     def __iter__(self) -> Iterator[Effect]:
         ends = [self.shift_interval, self.stretch_interval, self.shear_interval]
+        rough = self.rough
         for k, name in enumerate(self.names):
             shift, stretch, shear = ((float(one[k, 0]), float(one[k, 1])) for one in ends)
             yield Effect(
@@ -280,7 +366,7 @@ class Effects:
                 float(self.shear[k]),
                 shear,
                 self.across[k],
-                bool(self.linearity[k] < LINEAR),
+                bool(rough[k]),
             )
 
     def __getitem__(self, which: int | str) -> Effect:
@@ -336,6 +422,7 @@ def joined(first: Effects, second: Effects) -> Effects:
         first,
         names=first.names + second.names,
         across=first.across + second.across,
+        apart_error=np.concatenate([first.apart_error, second.apart_error], axis=1),
         sizes=np.concatenate([first.sizes, second.sizes], axis=1),
         **arrays,
     )
@@ -348,6 +435,7 @@ def some_effects(effects: Effects, rows: list[int]) -> Effects:
         effects,
         names=tuple(effects.names[k] for k in rows),
         across=tuple(effects.across[k] for k in rows),
+        apart_error=effects.apart_error[:, rows],
         sizes=effects.sizes[:, rows],
         **arrays,
     )

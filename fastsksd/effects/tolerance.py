@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._validate import ArgumentError, ArgumentTypeError, check_number
-from .table import LINEAR, Effects
+from .table import Effects
 
 _MOST_MORE = 1e4  # times as many samples, beyond which nobody asks
 
@@ -69,17 +69,23 @@ class Tolerance(NamedTuple):
         effects = effects.at(simultaneous=True)
         errors = np.stack([effects.shift_error, effects.log_stretch_error])
         half = errors * np.stack([effects.quantiles(0), effects.quantiles(1)])
-        size = np.abs(np.stack([effects.shift, np.log(effects.stretch)]))
-        limit = np.array([self.shift, np.log1p(self.stretch)])[:, None]
-        known = np.isfinite(half) & np.isfinite(limit)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            # Intervals shrink like the root of the number of samples.
-            factors = np.where(known, (half / (limit - size)) ** 2, -np.inf)
+        with np.errstate(all="ignore"):
+            low, high = np.moveaxis(
+                np.stack([effects.shift_interval, np.log(effects.stretch_interval)]), 2, 0
+            )
+            limit = np.array([self.shift, np.log1p(self.stretch)])[:, None]
+            known = np.isfinite(half) & np.isfinite(limit)
+            most = np.maximum(np.abs(low), np.abs(high))
+            least = np.where(low * high > 0, np.minimum(np.abs(low), np.abs(high)), 0.0)
+            size = np.abs(np.stack([effects.shift, np.log(effects.stretch)]))
+            # Intervals shrink like the root of the number of samples, down to both estimates.
+            room = np.where(size > limit, least + half - limit, limit - (most - half))
+            factors = np.where(room > 0, (half / room) ** 2, np.inf)
         # Of rough numbers nothing is sure.
-        rough = known & (effects.linearity < LINEAR)
-        factors = np.where(rough, np.inf, factors)
-        within = ~known | ((size + half <= limit) & ~rough)
-        beyond = known & (size - half > limit) & ~rough
+        rough = known & effects.rough
+        factors = np.where(known, np.where(rough, np.inf, factors), -np.inf)
+        within = ~known | ((most <= limit) & ~rough)
+        beyond = known & (least > limit) & ~rough
         over = known & (size > limit)
         if beyond.any():
             # The one with the most certainty.

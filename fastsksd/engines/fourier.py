@@ -29,7 +29,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numba
@@ -39,6 +39,7 @@ from .._typing import Array
 from .._validate import ArgumentError, check_number
 from ..compute.jit import compiled, parallel, prefer_wide_vectors
 from ..compute.linalg import eigenvalues_of_product, gram, product, weighted_squares
+from ..compute.medians import rough_median
 from ..compute.pointwise import diagonal_term, stein_term
 from ..compute.series import fitted_series, reduced_series
 from ..compute.threads import share
@@ -47,6 +48,7 @@ from .protocol import SliceEngine
 
 TOLERANCE = 1e-8
 _BLOCK = 4096  # samples whose features are made at a time
+_SUMMED = 2**17  # samples whose features are summed at a time, and not kept
 _STRIP = 512  # samples per task
 _LARGE = 2**17  # features beyond which threads pay
 _MOST_FEATURES = {0: 8192, 1: 1024}  # of one slice, by kernel
@@ -91,7 +93,7 @@ class FourierEngine:
         self.code = code
         self.tol = tol
         self.fallback = fallback
-        self.y = (y - np.median(y, axis=1, keepdims=True)) / h[:, None]
+        self.y = (y - rough_median(y.T)[:, None]) / h[:, None]
         self.s = s
         self.a = a / h
         self.m, self.n = y.shape
@@ -140,7 +142,7 @@ class FourierEngine:
         """
         own = diagonal_term(self.s[q] / self._size[q], self.a[q] / self._size[q])
         tol = min(self.tol, TOLERANCE)  # a coarser one is the user's choice
-        return np.flatnonzero(own > 1e-6 * self.n * np.median(own) / tol**2)
+        return np.flatnonzero(own > 1e-6 * self.n * rough_median(own) / tol**2)
 
     def _pair_by_pair(self, some):
         """The other engine for the slices picked by a boolean mask."""
@@ -202,11 +204,10 @@ class FourierEngine:
         _, s, a = self.loaded
         sums -= (self.inside * diagonal_term(s, a[:, None])).sum(axis=0)
         totals = np.zeros((1, self.layout.coefficients.size))
-        blocks = [(first, min(first + _BLOCK, self.n)) for first in range(0, self.n, _BLOCK)]
-        for first, last in blocks:
+        for first, last in _blocks(self.n, _SUMMED):
             totals += _features(self.loaded, self.inside, self.layout, first, last, False)[1]
         totals *= self.layout.coefficients
-        for first, last in blocks:
+        for first, last in _blocks(self.n):
             features, _ = _features(self.loaded, self.inside, self.layout, first, last, True)
             sums[first:last] += product(totals, features.T)[0]
             for q, far in enumerate(self.outside):
@@ -245,10 +246,8 @@ class FourierEngine:
             matrix -= matrix.mean(axis=1, keepdims=True)
             return np.linalg.eigvalsh(0.5 * (matrix + matrix.T)) / self.n
         moments, means = np.zeros((size, size)), np.zeros(size)
-        for first in range(0, self.n, _BLOCK):
-            features, parts = _features(
-                self.loaded, self.inside, self.layout, first, min(first + _BLOCK, self.n), True
-            )
+        for first, last in _blocks(self.n):
+            features, parts = _features(self.loaded, self.inside, self.layout, first, last, True)
             moments += gram(features)
             means += parts
         means /= self.n
@@ -281,8 +280,8 @@ class FourierEngine:
         if weights is not None:
             projections = np.zeros((weights.shape[0], layout.coefficients.size))
             meets = [np.zeros((weights.shape[0], far.size)) for far in self.outside]
-        for first in range(0, self.n, _BLOCK):
-            last = min(first + _BLOCK, self.n)
+        only_sums = weights is None and not any(far.size for far in self.outside)
+        for first, last in _blocks(self.n, _SUMMED if only_sums else _BLOCK):
             features, parts = _features(
                 self.loaded, self.inside, layout, first, last, weights is not None
             )
@@ -386,8 +385,7 @@ class SliceFeatures(FeatureMap):
         if weights is not None:
             inside *= weights
         sums = np.zeros((edges.size - 1, self.size))
-        for first in range(0, y.shape[1], _BLOCK):
-            last = min(first + _BLOCK, y.shape[1])
+        for first, last in _blocks(y.shape[1]):
             features, _ = _features((y, s, self.a), inside, self.layout, first, last, True)
             add_to_groups(features, first, edges, sums)
         return sums, (inside**2 * diagonal_term(s, self.a[:, None])).sum(axis=1)
@@ -458,6 +456,12 @@ class _Layout:
         )
 
 
+def _blocks(n: int, size: int = _BLOCK) -> Iterator[tuple[int, int]]:
+    """Where blocks of up to `size` of n samples begin and end."""
+    for first in range(0, n, size):
+        yield first, min(first + size, n)
+
+
 def add_to_groups(features: Array, first: int, edges: np.ndarray, sums: Array) -> None:
     """Add features (f, width) of the samples from `first` on to the sums of groups, (groups, f)."""
     width = features.shape[1]
@@ -490,10 +494,7 @@ def features_needed(code: int, y: Array, h: Array, tol: float = TOLERANCE) -> fl
 
     It is infinite when a slice would go to the direct engine.
     """
-    needed = [
-        _cheapest(code, row, tol)[1]
-        for row in (y - np.median(y, axis=1, keepdims=True)) / h[:, None]
-    ]
+    needed = [_cheapest(code, row, tol)[1] for row in (y - rough_median(y.T)[:, None]) / h[:, None]]
     return math.inf if max(needed) > _MOST_FEATURES[code] else sum(needed)
 
 
@@ -581,7 +582,7 @@ def _features(
         return _all_waves(*loaded, inside, layout.base, layout.counts, first, last, keep)
     features = np.empty((layout.ends[-1], last - first if keep else 0))
     sums = np.empty(layout.ends[-1])
-    some = max(1, _MOST_WAVES // (2 * int(layout.counts.max()) * (last - first)))
+    some = max(1, _MOST_WAVES // (2 * int(layout.counts.max()) * max(1, features.shape[1])))
     for q in range(0, len(layout.counts), some):
         slices = slice(q, q + some)
         waves, totals = _all_waves(

@@ -14,6 +14,7 @@ import numpy as np
 from .._typing import Array
 from .metric import moderate, shrinkage
 from .mixing import sizes_of_means
+from .model_moments import Bounded, moment_effects
 from .moments import DEGREES, location_and_unit, plain_moments
 
 _FOLDS = 5
@@ -115,6 +116,36 @@ class _Fold(NamedTuple):
     coefficients: Array
 
 
+class LocationScale(NamedTuple):
+    """Shifts and stretches along directions, (k,) arrays but for the last two.
+
+    Attributes
+    ----------
+    shift, log_stretch : (k,) arrays
+        By one step of maximum likelihood.
+    shift_error, log_stretch_error : (k,) arrays
+        Standard errors.
+    linearity : (k,) array
+        Squared correlation of samples and scores.
+    moment_shift, moment_log_stretch : (k,) arrays
+        By moments; NaN where these are those of no distribution.
+    apart_error : (2, k) array
+        Standard errors of the differences between the two methods.
+    sizes : (2, k) array
+        Effective numbers of samples behind shift and stretch.
+    """
+
+    shift: Array
+    log_stretch: Array
+    shift_error: Array
+    log_stretch_error: Array
+    linearity: Array
+    moment_shift: Array
+    moment_log_stretch: Array
+    apart_error: Array
+    sizes: Array
+
+
 class ScoreRegression:
     """Samples and scores in units of the coordinates, and regressions of the first on the latter.
 
@@ -131,8 +162,9 @@ class ScoreRegression:
         self.y = (x - centre) / self.unit
         self.s = scores * self.unit
         self.mean_score = self.s.mean(axis=0)
-        kept = (bounded == x).mean(axis=0)
-        self.folds = self._learn((bounded - centre) / self.unit, kept)
+        self.bounded = (bounded - centre) / self.unit
+        self.kept = bounded == x
+        self.folds = self._learn(self.bounded, self.kept.mean(axis=0))
         outlying = (x - bounded) / self.unit
         self.whole = -np.einsum("nd,nd->n", self.s - self.mean_score, self.y) / d
         self.whole -= outlying @ self.mean_score / d
@@ -188,10 +220,8 @@ class ScoreRegression:
             t[fold.rows] = self.s[fold.rows] @ self._directions(g, fold)[0].T
         return t
 
-    def along(
-        self, directions: Array | None, chain: np.ndarray | None
-    ) -> tuple[tuple[Array, Array], tuple[Array, Array], tuple[Array, Array], Array]:
-        """Shifts, logarithms of stretches, each with errors, effective sizes, and linearities."""
+    def along(self, directions: Array | None, chain: np.ndarray | None) -> LocationScale:
+        """Shifts and stretches along directions, by default those of the coordinates."""
         n, d = self.y.shape
         k = d if directions is None else directions.shape[0]
         step = max(1, _BLOCK // n)
@@ -204,22 +234,25 @@ class ScoreRegression:
                 g = directions[some] * self.unit
                 y = self.y @ g.T
             with np.errstate(all="ignore"):
-                values, influence, linearity = self._location_scale(g, y)
+                values, influence, linearity, moments = self._location_scale(g, y)
                 deviation = np.sqrt((influence * influence).mean(axis=1))
             sizes = np.stack([_sizes(one, chain) for one in influence])
-            found.append(np.stack([*values, *deviation / np.sqrt(sizes), *sizes, linearity]))
+            errors = deviation / np.sqrt(sizes)
+            known = np.isfinite(np.concatenate([values, errors, sizes])).all(axis=0)
+            moments[2:] /= np.sqrt(sizes)
+            one = np.stack([*values, *errors, linearity, *moments, *sizes])
+            found.append(np.where(known, one, np.nan))
         whole = np.concatenate(found, axis=1)
-        unknown = ~np.isfinite(whole).all(axis=0)
         if directions is None:
-            unknown |= self.constant
-        whole[:, unknown] = np.nan
-        shift, stretch, shift_error, stretch_error, first, second, linear = whole
-        return (shift, shift_error), (stretch, stretch_error), (first, second), linear
+            whole[:, self.constant] = np.nan
+        by_row = dict(zip(LocationScale._fields, whole[:7], strict=False))
+        return LocationScale(**by_row, apart_error=whole[7:9], sizes=whole[9:])
 
-    def _location_scale(self, g: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Shift and log stretch, (2, k), influence functions, (2, n, k), and linearities, (k,).
+    def _location_scale(self, g: Array, y: Array) -> tuple[Array, Array, Array, Array]:
+        """Shift and log stretch, (2, k), influence functions, (2, n, k), linearities, (k,).
 
-        `y` are the samples along g, (n, k).
+        And shift and log stretch by moments, with the deviations of the influence functions of
+        their differences from the former, (4, k). `y` are the samples along g, (n, k).
         """
         n, d = self.y.shape
         f = moderate(y)
@@ -266,7 +299,11 @@ class ScoreRegression:
         of_unit = 0.5 * (f * f / deviation**2 - 1.0) - influence[1]
         influence[0] = influence[0] / unit - shift * of_unit
         linearity = (t * f).mean(axis=0) ** 2 / ((t * t).mean(axis=0) * deviation**2)
-        return np.stack([shift, values[1]]), influence, linearity
+        values[0] = shift
+        moments = moment_effects(
+            g, Bounded(f, kept), t + mean_t, Bounded(self.bounded, self.kept), self.s, influence
+        )
+        return values, influence, linearity, np.concatenate(moments)
 
     def _marginal_scores(
         self, g: Array, f: Array, unclipped: Array

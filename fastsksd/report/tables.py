@@ -237,8 +237,8 @@ def rough_note(effects: Effects) -> list[str]:
         return []
     more = f" and {len(rough) - 5} more" if len(rough) > 5 else ""
     return [
-        f"rough, as the model is far from normal there: {', '.join(rough[:5])}{more}; only the "
-        "fact that they are off can be relied on"
+        f"rough, as shapes differ or the model is far from normal: {', '.join(rough[:5])}{more}; "
+        "only the fact that something is off can be relied on"
     ]
 
 

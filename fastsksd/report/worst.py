@@ -36,25 +36,14 @@ def worst_directions(
     directions = np.unique(np.round(candidates, 12), axis=0)
     later = None if chain is None else chain[second]
     regression = ScoreRegression(x[second], scores[second])
-    shift, stretch, sizes, linearity = regression.along(directions, later)
     singles = regression.along(None, later)
-    none = np.full(len(directions), np.nan)
-    effects = Effects(
-        tuple(written(one, names) for one in directions),
-        *shift,
-        np.exp(stretch[0]),
-        stretch[1],
-        none,
-        none,
-        (None,) * len(directions),
-        0,
-        linearity,
-        np.stack([*sizes, none]),
+    effects = Effects.of(
+        regression.along(directions, later), [written(one, names) for one in directions]
     )
     # The intervals allow for all directions that were looked at.
     effects = replace(effects, allowed=2 * len(directions))
     shown = _telling(
-        effects, directions, np.maximum(np.abs(singles[0][0]), _SQRT2 * np.abs(singles[1][0]))
+        effects, directions, np.maximum(np.abs(singles.shift), _SQRT2 * np.abs(singles.log_stretch))
     )
     return some_effects(effects, shown) if shown else None
 
