@@ -32,7 +32,8 @@ def tidy(notebook):
         cell.metadata.pop("execution", None)
         joined = []
         for output in cell.get("outputs", []):
-            if NOTICE.search(output.get("text", "")):
+            text = output.get("text", "")
+            if NOTICE.search(text) or (output.get("name") == "stderr" and not text.strip()):
                 continue
             if (
                 joined

@@ -32,7 +32,7 @@ def null_pvalues(d, null, trials, n=120, n_resamples=199):
 
 
 @pytest.mark.parametrize("null", ["bootstrap", "wild"])
-@pytest.mark.parametrize("d", [2, 20, 100])
+@pytest.mark.parametrize("d", [2, 20, pytest.param(100, marks=pytest.mark.slow)])
 def test_level_and_uniform_pvalues_under_the_null(d, null):
     pvalues = null_pvalues(d, null, LEVEL_TRIALS)
     low, high = stats.binom.ppf([0.0005, 0.9995], LEVEL_TRIALS, 0.05)

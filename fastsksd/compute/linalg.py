@@ -161,7 +161,8 @@ def _add_signed(signs, column, rows, start, tables, patterns, signs_of, sums):
             top = first + k * _FEW
             if top < n:
                 height = min(_FEW, n - top)
-                _tabulate(rows, top, height, 0, size, tables[k])
+                # A literal would compile it once more.
+                _tabulate(rows, top, height, np.int64(0), size, tables[k])
                 _find_patterns(signs, column + top, height, patterns[k], signs_of[k])
             else:
                 signs_of[k, :] = 0.0

@@ -132,7 +132,14 @@ def test_combination_is_calibrated_for_members_of_different_shape():
     assert stats.kstest(np.array(pvalues) - rng.uniform(0, 1 / 200, 600), "uniform").pvalue > 1e-3
 
 
-@pytest.mark.parametrize(("d", "n"), [(2, 60), (20, 60), (20, 300)])
+@pytest.mark.parametrize(
+    ("d", "n"),
+    [
+        (2, 60),
+        pytest.param(20, 60, marks=pytest.mark.slow),
+        pytest.param(20, 300, marks=pytest.mark.slow),
+    ],
+)
 def test_level_of_the_default(d, n):
     trials = 300
     model = models.Gaussian(np.zeros(d), np.diag(np.ones(d)) + 0.3)

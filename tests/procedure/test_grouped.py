@@ -149,7 +149,7 @@ def test_every_metric_has_groups(monkeypatch, precondition):
     np.testing.assert_allclose(explanation.statistics, result.slice_statistics, rtol=1e-6)
 
 
-@pytest.mark.parametrize("groups", [48, 120])
+@pytest.mark.parametrize("groups", [48, pytest.param(120, marks=pytest.mark.slow)])
 def test_level_with_groups(monkeypatch, groups):
     monkeypatch.setattr(plan, "TAKES_OVER", 100)
     monkeypatch.setattr(grouped, "GROUPS", groups)

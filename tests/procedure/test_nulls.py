@@ -127,7 +127,12 @@ def test_spectrum_of_the_ksd():
 
 
 @pytest.mark.parametrize(
-    "options", [dict(slices=fs.Slices(np.eye(3), np.eye(3))), dict(n_slices=2), dict(method="ksd")]
+    "options",
+    [
+        dict(slices=fs.Slices(np.eye(3), np.eye(3))),
+        dict(n_slices=2),
+        pytest.param(dict(method="ksd"), marks=pytest.mark.slow),
+    ],
 )
 def test_spectral_pvalues_are_uniform_under_the_null(options):
     model = models.Gaussian(np.zeros(3), 1.0)

@@ -143,7 +143,7 @@ def test_samples_beyond_the_range_of_the_head(kernel):
     assert fs.gof_test(x, score, kernel=kernel, rng=0, n_resamples=199).pvalue > 0.01
 
 
-@pytest.mark.parametrize("law", ["normal", "skewed"])
+@pytest.mark.parametrize("law", [pytest.param("normal", marks=pytest.mark.slow), "skewed"])
 def test_level(law, monkeypatch):
     """Right models are rejected as often as the level says."""
     monkeypatch.setattr(grouped, "GROUPS", 150)
