@@ -2,7 +2,8 @@
 
 Samples are drawn from the model, then moved and stretched about its mean, so that the truth is
 known. Small effects are up to 0.1 deviations and 5%, in all coordinates; of the multivariate t in
-one coordinate of twenty, as all of its coordinates share one scale (see `fastsksd.effects`).
+one coordinate of twenty, as all of its coordinates share one scale (see `fastsksd.effects`). Shapes
+differ where Laplace's approximation of the logarithm of a gamma variable is drawn.
 """
 
 from __future__ import annotations
@@ -23,22 +24,24 @@ TITLE = "Effect sizes: coverage, and brute-force truth"
 _SMALL_MODELS = ["normal", "t", "multivariate t"]
 _LARGE_MODELS = ["normal", "t", "multivariate t", "Laplace", "two modes", "eight schools"]
 _LARGE = [[0.0, 0.5], [0.0, 0.8], [0.0, 1.25], [0.0, 2.0], [0.25, 1.0], [0.5, 1.0], [1.0, 1.0]]
+_SHAPES = [1.0, 2.0, 5.0]  # of gamma variables; the smaller, the more skewed is the logarithm
 SCALES = {
     "smoke": dict(
         models=_SMALL_MODELS, d=[2, 5], n=200, runs=20, block=10, chains=["normal"],
-        schools=True, large=_LARGE_MODELS, effects=_LARGE[:2], n_large=2000,
+        schools=True, shapes=[2.0], large=_LARGE_MODELS, effects=_LARGE[:2], n_large=2000,
     ),
     "quick": dict(
         models=_SMALL_MODELS, d=[2, 20, 100], n=1000, runs=100, block=25, chains=["normal", "t"],
-        schools=True, large=_LARGE_MODELS, effects=_LARGE, n_large=20000,
+        schools=True, shapes=_SHAPES, large=_LARGE_MODELS, effects=_LARGE, n_large=20000,
     ),
     "paper": dict(
         models=_SMALL_MODELS, d=[2, 20, 100], n=1000, runs=500, block=25, chains=["normal", "t"],
-        schools=True, large=_LARGE_MODELS, effects=_LARGE, n_large=100000,
+        schools=True, shapes=_SHAPES, large=_LARGE_MODELS, effects=_LARGE, n_large=100000,
     ),
 }  # fmt: skip
 _NU = 5.0
 _SCHOOLS, _ERRORS = SCHOOLS
+_LOG_GAMMA = "log-gamma"
 _MEMORY = 0.9  # coefficient of the chains
 _CHAINS = 4
 
@@ -56,6 +59,8 @@ def make_law(name: str, d: int) -> Law:
     """A model by name. Correlations are those of an AR(1) process with coefficient 0.6."""
     if name == "eight schools":
         return _eight_schools()
+    if name.startswith(_LOG_GAMMA):
+        return _log_gamma(float(name.split()[-1]))
     zero, one = np.zeros(d), np.ones(d)
     if name == "Laplace":
         return Law(
@@ -94,6 +99,19 @@ def make_law(name: str, d: int) -> Law:
         return -(_NU + d) * z / (_NU + np.sum(x * z, axis=1, keepdims=True))
 
     return Law(draw, whole_score, zero, wide)
+
+
+def _log_gamma(shape: float) -> Law:
+    """The logarithm of a gamma variable."""
+    from scipy.stats import loggamma
+
+    law = loggamma(shape)
+    return Law(
+        lambda n, rng: law.rvs((n, 1), random_state=rng),
+        lambda x: shape - np.exp(x),
+        np.array([law.mean()]),
+        np.array([law.std()]),
+    )
 
 
 def _eight_schools() -> Law:
@@ -141,6 +159,9 @@ def tasks(settings: Settings) -> list[Task]:
         dict(kind="small", model=model, d=d) for d in settings["d"] for model in settings["models"]
     ]
     cells += [dict(kind="chains", model=model, d=2) for model in settings["chains"]]
+    cells += [
+        dict(kind="shape", model=f"{_LOG_GAMMA} {shape:g}", d=1) for shape in settings["shapes"]
+    ]
     if settings["schools"]:
         cells.append(dict(kind="none", model="eight schools", d=10))
     found: list[Task] = [{**cell, "block": block} for cell in cells for block in blocks]
@@ -184,6 +205,11 @@ def _small_effects(
         z = _chains(task["model"], d, settings["n"], rng)
     else:
         z = law.draw(settings["n"], rng)
+    if task["kind"] == "shape":  # the mode is the logarithm of the shape, the curvature the shape
+        shape = float(task["model"].split()[-1])
+        shift = (np.log(shape) - law.mean) / law.deviation
+        log_stretch = -np.log(np.sqrt(shape) * law.deviation)
+        z = law.mean + law.deviation * rng.standard_normal((settings["n"], d))
     x = law.mean + np.exp(log_stretch) * (z - law.mean) + shift * law.deviation
     effects = coordinate_effects(x, law.score(x), [str(k) for k in range(d)], chain)
     alone = effects.at(simultaneous=False)
@@ -239,6 +265,9 @@ def _large_effect(law: Law, task: Task, settings: Settings, rng: np.random.Gener
         "stretch": stretch,
         "found_shift": float(effects.shift[k]),
         "found_stretch": float(effects.stretch[k]),
+        "shift_interval": effects.shift_interval[k].tolist(),
+        "stretch_interval": effects.stretch_interval[k].tolist(),
+        "rough": bool(effects.rough[k]),
         "other_shift": float(np.abs(effects.shift[others]).max()),
         "other_stretch": float(np.exp(np.abs(np.log(effects.stretch[others])).max())),
     }
@@ -253,6 +282,7 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         "small": "independent",
         "chains": f"{_CHAINS} chains, coefficient {_MEMORY}",
         "none": "independent, no effect",
+        "shape": "normal, another shape",
     }
     table = []
     for (kind, model, d), some in cells.items():
@@ -277,9 +307,10 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         [
             row["model"],
             f"{row['shift']:g}",
-            f"{row['found_shift']:.3f}",
+            _estimate(row, "shift"),
             f"{row['stretch']:g}",
-            f"{row['found_stretch']:.3f}",
+            _estimate(row, "stretch"),
+            "rough" if row["rough"] else "",
             f"{row['other_shift']:.3f}",
             f"{row['other_stretch']:.3f}",
         ]
@@ -297,9 +328,26 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         Heading("Coverage for small effects"),
         Table(header, table),
         Heading("One coordinate off: truth and estimate"),
-        Text(f"{settings['n_large']} samples; the largest estimates in other coordinates."),
+        Text(
+            f"{settings['n_large']} samples; simultaneous 95% intervals, and the largest estimates "
+            "in other coordinates."
+        ),
         Table(
-            ["model", "shift", "estimate", "stretch", "estimate", "other shift", "other stretch"],
+            [
+                "model",
+                "shift",
+                "estimate",
+                "stretch",
+                "estimate",
+                "",
+                "other shift",
+                "other stretch",
+            ],
             large,
         ),
     ]
+
+
+def _estimate(row: Row, name: str) -> str:
+    low, high = row[f"{name}_interval"]
+    return f"{row[f'found_{name}']:.3f} ({low:.2f} to {high:.2f})"
