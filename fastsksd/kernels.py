@@ -26,6 +26,7 @@ from ._validate import (
     frozen,
 )
 from .compute.medians import median_distances
+from .compute.projections import spread
 
 
 class FlatProjection(ArgumentError):
@@ -108,6 +109,18 @@ class Kernel:
                 remedy=("Drop the column or set ", Option("bandwidth"), " of the kernel."),
             )
         return h
+
+    def bandwidths_along(self, y: Array, x: Array, g: Array) -> Array:
+        """`bandwidths` for samples x, (n, d), that are y along the rows of `g`."""
+        if not isinstance(self.bandwidth, str):
+            return self.bandwidths(y)
+        # An upper bound of the spread is quick, and mostly enough.
+        with np.errstate(over="ignore", invalid="ignore"):
+            most = np.abs(g) @ (x.max(axis=0) - x.min(axis=0))
+        try:
+            return self.bandwidths(y, most)
+        except FlatProjection:
+            return self.bandwidths(y, spread(x, g))
 
 
 class RBF(Kernel):

@@ -15,6 +15,7 @@ from .threads import share
 MEDIAN_SUBSAMPLE = 2000
 _SMALLEST = 1e-150  # its square is a normal number
 _SUBSAMPLE = 4096  # values that the others are compared with
+_ROUGH = 512  # values enough for a median that need not be exact
 _SMALL = 10_000  # projections below which threads do not pay
 _FEW = 200  # samples up to which the gaps of all pairs are looked at
 
@@ -33,12 +34,12 @@ def median_distances(y: Array) -> Array:
 
 
 def rough_median(values: Array) -> Array:
-    """Median of the first axis, over at most 4096 entries that are equally far apart.
+    """Median of the first axis, over at most 512 entries that are equally far apart.
 
     For places and units that need not be exact: of a million entries a median takes longer than the
     statistic of a slice.
     """
-    return np.asarray(np.median(values[:: -(-len(values) // _SUBSAMPLE)], axis=0))
+    return np.asarray(np.median(values[:: -(-len(values) // _ROUGH)], axis=0))
 
 
 def median_distance(x: Array) -> float:

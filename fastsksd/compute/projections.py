@@ -35,7 +35,7 @@ def project(x: Array, scores: Array, slices, kernel) -> tuple[Array, Array, Arra
         y,
         product(slices.r, scores),
         np.einsum("md,md->m", slices.r, slices.g),
-        kernel.bandwidths(y, spread(x, slices.g) if isinstance(kernel.bandwidth, str) else 0.0),
+        kernel.bandwidths_along(y, x, slices.g),
     )
 
 

@@ -17,7 +17,6 @@ import numpy as np
 from .._typing import Array
 from .._validate import ArgumentError, check_statistic
 from ..compute.linalg import gram, product
-from ..compute.projections import spread
 from ..engines.fourier import TOLERANCE, SeriesTooLong, SliceFeatures
 from ..kernels import Kernel
 from ..score_difference import score_difference
@@ -78,7 +77,7 @@ def learn(
         found = [_active(one.within(metric), n_slices) for one in training if n_slices]
         both = np.concatenate([np.eye(d), *found])
         chosen = Slices(both, both)
-    h = kernel.bandwidths(product(chosen.g, inside), spread(inside, chosen.g))
+    h = kernel.bandwidths_along(product(chosen.g, inside), inside, chosen.g)
     return Ground(metric, chosen, h, inside)
 
 

@@ -276,7 +276,7 @@ def _project(
     if part.tested.weights is not None:
         typical = part.tested.typical.x
         g = slices.g
-        kernel = type(kernel)(kernel.bandwidths(product(g, typical), spread(typical, g)))
+        kernel = type(kernel)(kernel.bandwidths_along(product(g, typical), typical, g))
     try:
         return project(x, scores, slices, kernel)
     except FlatProjection:

@@ -189,7 +189,7 @@ class Head:
 
 def _bandwidths(kernel: Kernel, samples: Samples, metric: Metric | None, g: Array) -> Array:
     x = samples.within(metric).x
-    return kernel.bandwidths(product(g, x), spread(x, g))
+    return kernel.bandwidths_along(product(g, x), x, g)
 
 
 class Family(NamedTuple):

@@ -27,6 +27,7 @@ before deviations are taken, so that an outlier does not set the unit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -232,11 +233,19 @@ def check_precondition(precondition: Any, d: int) -> str | Array:
 
 def moderate(x: Array) -> Array:
     """Entries far out moved to `_FAR` interquartile ranges from the median of their column."""
-    some = x[:: -(-len(x) // _ENOUGH_FOR_QUANTILES)]
-    first, middle, third = np.quantile(some, [0.25, 0.5, 0.75], axis=0)
+    first, middle, third = _quartiles(x[:: -(-len(x) // _ENOUGH_FOR_QUANTILES)])
     reach = _FAR * (third - first)
     reach = np.where(reach > 0, reach, np.inf)
     return np.clip(x, middle - reach, middle + reach)
+
+
+def _quartiles(x: Array) -> list[Array]:
+    """Quartiles of each column. To sort takes less than half the time of `np.quantile`."""
+    ordered, places = np.sort(x, axis=0), (len(x) - 1) * np.array([0.25, 0.5, 0.75])
+    return [
+        ordered[int(place)] * (1.0 - place % 1) + ordered[math.ceil(place)] * (place % 1)
+        for place in places
+    ]
 
 
 def location_and_deviation(x: Array) -> tuple[Array, Array]:

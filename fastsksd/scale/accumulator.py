@@ -43,7 +43,6 @@ from ..compute.chi_square import (
 )
 from ..compute.linalg import eigenvalues_of_product, gram, product
 from ..compute.pointwise import diagonal_term
-from ..compute.projections import spread
 from ..compute.series import fitted_series
 from ..engines.fourier import TOLERANCE, check_tolerance, feature_block
 from ..kernels import as_kernel
@@ -130,7 +129,7 @@ class Accumulator:
         self.kernel = as_kernel(kernel)
         self.tol = check_tolerance(tol)
         y = product(self.slices.g, known)
-        h = frozen(self.kernel.bandwidths(y, spread(known, self.slices.g)))
+        h = frozen(self.kernel.bandwidths_along(y, known, self.slices.g))
         middle = np.median(y, axis=1)
         spans = np.clip(2.3 * np.quantile(np.abs(y - middle[:, None]), 0.999, axis=1) / h, *_WIDTHS)
         widths = [_WIDTH_STEP ** math.ceil(math.log(span, _WIDTH_STEP)) for span in spans]
