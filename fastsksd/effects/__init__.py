@@ -46,8 +46,12 @@ the truth, with one coordinate off.
 - Samples that hardly correlate with the score along a direction (squared correlation below 0.35)
   mark such cases: log tau of the funnel, and two modes pushed into one. They are called `rough`,
   and so are rows where the two methods disagree by more than a quarter of a deviation or 25%.
-- Laplace's approximation of a log-gamma variable, normal where that is skew, in 1000 samples: with
-  shape parameters 1, 2 and 5 the intervals hold the truth; with 0.5, rough, they do not always.
+- Laplace's approximation of a log-gamma variable, normal where that is skew: with shape parameters
+  1, 2 and 5 nominal 95% intervals hold the truth in 0.91 to 0.98 of runs.
+- Of the 22 large effects above that are not called rough, in models other than the normal,
+  simultaneous intervals of 100,000 samples hold both truths in 15. Of the others three miss by less
+  than 0.004; the rest are stretches of 2 in both t distributions (2.14 to 2.28, 1.87 to 1.97), a
+  shift of 1 in the multivariate one (0.93 to 0.96) and one of 0.5 with two modes (0.35 to 0.48).
 
 **Errors** are from the influence functions of the estimates, by the central limit theorem; for
 chains with the effective sample size of each influence function. The intervals of a table hold
