@@ -67,6 +67,35 @@ def test_a_forked_child_can_test():
     assert process.exitcode == 0
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_child_forked_after_the_threads_of_another_library_can_test():
+    program = """
+        import os
+        import numba, numpy as np
+        import fastsksd as fs
+
+        @numba.njit(parallel=True)
+        def others(x):
+            for i in numba.prange(x.size):
+                x[i] += 1.0
+
+        others(np.zeros(100))
+        x = np.random.default_rng(0).standard_normal((100, 3))
+        pid = os.fork()
+        fs.gof_test(x, np.negative, n_resamples=20, method="ksd", rng=0)
+        if pid == 0:
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.stdout.split() == ["0"], done.stderr
+
+
 def test_import_where_nothing_can_be_cached():
     program = """
         import numba.core.caching as caching

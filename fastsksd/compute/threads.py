@@ -63,8 +63,10 @@ def after_fork() -> None:
 
 
 def started() -> bool:
-    """Whether the threads have been started by `prepare`."""
-    return _started
+    """Whether Numba's threads have been started, by `prepare` or by another library's code."""
+    from numba.np.ufunc import parallel
+
+    return _started or bool(getattr(parallel, "_is_initialized", False))
 
 
 def set_num_threads(count: int) -> None:
