@@ -167,8 +167,9 @@ def picture(rows: list[Row]) -> Figure:
     axis.text(
         0.985, first - 0.21, "R-hat > 1.01 or ESS < 400", color="0.35", fontweight="bold", **_LABEL
     )
-    if "step too long" in kinds:
-        axis.text(0.985, 0.17, "chains too short to tell", color="0.25", **_LABEL)
+    if "step too long" in kinds:  # the last, next to its bar
+        beside = dict(_LABEL, ha="left")
+        axis.text(stein + short + 0.01, 0.17, "chains too short to tell", color="0.25", **beside)
     axis.axvline(0.05, color="0.3", linewidth=0.8, linestyle=":")
     axis.text(0.055, len(kinds) - 0.45, "level 5%", fontsize=8, color="0.3", va="bottom")
     axis.set_yticks(range(len(kinds)), list(reversed(kinds)))
