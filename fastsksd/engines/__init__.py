@@ -75,7 +75,8 @@ _PER_WEIGHT = 0.026  # one replicate's weight times a pair or a feature
 _PER_SIGN = 0.011  # one replicate's sign times a pair
 _PER_SIGNED = 0.020  # and times a feature
 _PER_SLICE = 5e4  # the choice of a series
-_PER_RUN = 1e5
+_PER_RUN = 2e5
+_PER_MIX = 4e5  # a run of a kernel whose features are combined
 _PER_CUBE = 0.1  # eigenvalues of a matrix, per cube of its size
 _PER_SLOPE = 1.0  # the derivatives of a pair in a step of an ascent
 
@@ -311,7 +312,7 @@ def expected_cost(
     )
 
     def fourier(features):
-        fixed = runs * (_PER_RUN + m * (_PER_SLICE + n * _PER_ANGLE))
+        fixed = runs * (_PER_RUN + (code == 1) * _PER_MIX + m * (_PER_SLICE + n * _PER_ANGLE))
         eigenvalues = spectral * features**2 * (n * _PER_WEIGHT + 4.0 * features * _PER_CUBE)
         per_weight = _PER_SIGNED if signs else _PER_WEIGHT
         return fixed + n * features * (_PER_FEATURE + n_resamples * per_weight) + eigenvalues
