@@ -1,12 +1,15 @@
-"""Level of the default test of many samples, by the number of groups that replicates are made of.
+"""Level and power of the default test of many samples, by the number of groups.
 
-A cell is a kind of samples and d. Independent samples of a model are tested several times, with
-different numbers of groups. ``AR(1) c`` is one chain of the standard normal distribution with
-autocorrelation c. Its groups are its stretches, whose number follows from the autocorrelation.
+Replicates are made of groups of samples. A cell is a kind of samples and d. Independent samples of
+a model are tested several times, with different numbers of groups. ``AR(1) c`` is one chain of the
+standard normal distribution with autocorrelation c. Its groups are its stretches, whose number
+follows from the autocorrelation. For the power, samples are a little off the standard normal
+distribution that they are tested against.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,11 +26,11 @@ from ..procedure.search import search
 from ..procedure.split import make_split
 from .chains import autoregressive
 from .problems import make_null
-from .report import Block, Heading, Table, Text
+from .report import Block, Heading, Table, Text, show_rate
 from .runner import Row, Settings, Task
 
 FIGURES = False
-TITLE = "Level by the number of groups"
+TITLE = "Level and power by the number of groups"
 # Kind, d, and the largest numbers of groups; the sizes of groups are powers of 2.
 _GROUPS = [4000, 2000, 1000, 500]
 _CELLS: list[list[Any]] = [
@@ -39,9 +42,15 @@ _CELLS: list[list[Any]] = [
     ["AR(1) 0.2", 20, []],
     ["Laplace model", 20, _GROUPS],
 ]
+_WRONG: dict[str, Callable[[int, int, np.random.Generator], Array]] = {
+    "mean shift": lambda n, d, rng: rng.standard_normal((n, d)) + 0.01,
+    "one variance": lambda n, d, rng: rng.standard_normal((n, d)) * np.r_[1.03, np.ones(d - 1)],
+    "Student t": lambda n, d, rng: rng.standard_t(120.0, (n, d)) * np.sqrt(118.0 / 120.0),
+}
+_CELLS += [[kind, 20, [8000, 2000, 1000]] for kind in _WRONG]
 SCALES: dict[str, Settings] = {
     "smoke": dict(
-        cells=[["normal", 2, [1000, 500]], ["AR(1) 0.5", 2, []]],
+        cells=[["normal", 2, [1000, 500]], ["AR(1) 0.5", 2, []], ["mean shift", 2, [500]]],
         n=4500,
         tests=4,
         block=2,
@@ -77,6 +86,8 @@ def make_samples(kind: str, n: int, d: int, rng: np.random.Generator) -> tuple[A
     if kind.startswith("AR(1) "):
         coefficients = np.full(d, float(kind.removeprefix("AR(1) ")))
         return autoregressive(coefficients, 1, n, rng)[0], np.negative, True
+    if kind in _WRONG:
+        return _WRONG[kind](n, d, rng), np.negative, False
     model = make_null(kind, d, rng).p
     return model.sample(n, rng=rng), model, False
 
@@ -104,26 +115,41 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
     for row in rows:
         groups = "stretches" if row["kind"].startswith("AR(1)") else str(row["groups"])
         cells.setdefault((row["kind"], row["d"], groups), []).append(row)
+    right = {cell: some for cell, some in cells.items() if cell[0] not in _WRONG}
     table, outside = [], 0
-    tail = 0.025 / len(cells)  # the chance that any of them lies outside is 5%
-    for (kind, d, groups), some in cells.items():
-        known = np.array([row["p"] for row in some if row["p"] is not None])
-        rejected = np.count_nonzero(known <= 0.05)
-        low, high = stats.binom.ppf([tail, 1 - tail], known.size, 0.05) / max(known.size, 1)
-        rate = rejected / max(known.size, 1)
+    tail = 0.025 / max(len(right), 1)  # the chance that any of them lies outside is 5%
+    for (kind, d, groups), some in right.items():
+        rejected, tests = _rejected(some)
+        low, high = stats.binom.ppf([tail, 1 - tail], tests, 0.05) / max(tests, 1)
+        rate = rejected / max(tests, 1)
         inside = low <= rate <= high
         outside += not inside
         count = f"{np.median([row['groups'] for row in some]):g}"
         name = f"{count} {groups}" if groups == "stretches" else count
         bounds = f"{low:.3f} to {high:.3f}"
-        table.append([kind, d, name, known.size, f"{rate:.3f}", bounds, "yes" if inside else "NO"])
+        table.append([kind, d, name, tests, f"{rate:.3f}", bounds, "yes" if inside else "NO"])
+    power = [
+        [kind, d, groups, len(some), show_rate(*_rejected(some))]
+        for (kind, d, groups), some in cells.items()
+        if kind in _WRONG
+    ]
     return [
         Text(
-            f"The model is right: {settings['n']} samples are drawn from it. "
-            f"{settings['n_resamples']} replicates, default options but for the number of groups. "
-            "Rows of one model and d are tests of the same samples. Cells outside the binomial "
-            f"bounds (simultaneous over {len(cells)} cells): {outside}."
+            f"{settings['n']} samples, {settings['n_resamples']} replicates, default options but "
+            "for the number of groups. Rows of one kind of samples and d are tests of the same "
+            "samples."
         ),
-        Heading("Rejection rates"),
+        Heading("Rejection rates, right models"),
+        Text(
+            f"Cells outside the binomial bounds (simultaneous over {len(right)} cells): {outside}."
+        ),
         Table(["samples", "d", "groups", "tests", "level 0.05", "bounds", "within"], table),
+        Heading("Rejection rates, wrong models"),
+        Table(["samples", "d", "groups", "tests", "power"], power),
     ]
+
+
+def _rejected(rows: list[Row]) -> tuple[int, int]:
+    """How many tests reject, and how many say anything."""
+    known = np.array([row["p"] for row in rows if row["p"] is not None])
+    return int(np.count_nonzero(known <= 0.05)), known.size
