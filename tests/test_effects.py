@@ -437,6 +437,19 @@ def test_methods_agree_where_shapes_do():
         assert not effects.rough.any()
 
 
+def test_methods_agree_where_the_second_takes_a_part_of_the_samples(monkeypatch):
+    from fastsksd.procedure import model_moments
+
+    x = np.random.default_rng(0).standard_normal((4000, 2)) * 1.1
+    whole = fs.effect_sizes(x, np.negative)
+    monkeypatch.setattr(model_moments, "_MOST_NUMBERS", 10_000)
+    some = fs.effect_sizes(x, np.negative)
+    np.testing.assert_array_equal(some.shift, whole.shift)
+    np.testing.assert_allclose(some.moment_shift, some.shift, atol=0.01)
+    np.testing.assert_allclose(some.moment_stretch, some.stretch, rtol=0.01)
+    np.testing.assert_allclose(some.shift_interval, whole.shift_interval, atol=1e-12)
+
+
 def test_draws_that_chains_leave_out_are_no_matter():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((600, 2))

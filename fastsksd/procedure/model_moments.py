@@ -69,9 +69,9 @@ def moment_effects(
         y = Bounded(f.values[:, row], f.kept[:, row])
         features = _all(g[row], y, x, s) if wide else _few(y, t[:, row], whole)
         values[:, row], own = _from_constants(y.values, features)
-        if step == 1:
-            own = own - influence[:, :, row]
-        # Of fewer samples, most of the difference is their own noise.
+        if step > 1:  # what the others would be on these samples, less what they are on all
+            values[:, row] -= influence[:, ::step, row].mean(axis=1)
+        own = own - influence[:, ::step, row]
         deviation[:, row] = np.sqrt(step * (own * own).mean(axis=1))
     return values, deviation
 
