@@ -28,7 +28,7 @@ _interrupts = 0
 
 
 def door(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Decorate a public function of samples `x` and perhaps a `score`."""
+    """Decorate a public function of samples `x` (or `first`) and perhaps a `score`."""
 
     @functools.wraps(function)
     def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -40,7 +40,8 @@ def door(function: Callable[_P, _T]) -> Callable[_P, _T]:
                 signature = inspect.signature(function)
                 names = [name for name in signature.parameters if name != "self"]
                 given = signature.bind_partial(*args, **kwargs).arguments
-                raise overflow_in(given, "x" if "x" in names else names[0]) from error
+                samples = next((name for name in ("x", "first") if name in names), names[0])
+                raise overflow_in(given, samples) from error
 
     return guarded
 
@@ -83,10 +84,10 @@ def overflow_in(arguments: Mapping[str, Any], samples: str) -> Overflow:
 
     `samples` is the name of the argument that holds samples.
     """
-    arrays = _arrays_of(arguments)
+    arrays = _arrays_of(arguments, samples)
     bandwidth = getattr(arguments.get("kernel"), "bandwidth", "median")
-    if "x" in arrays and not isinstance(bandwidth, str):
-        size = float(np.abs(arrays["x"]).max()) or 1.0
+    if samples in arrays and not isinstance(bandwidth, str):
+        size = float(np.abs(arrays[samples]).max()) or 1.0
         bandwidths = np.ravel(np.asarray(bandwidth, dtype=float))
         distances = np.abs(np.log10(bandwidths) - np.log10(size))
         if distances.max() > _FAR_OFF:
@@ -118,13 +119,13 @@ def overflow_in(arguments: Mapping[str, Any], samples: str) -> Overflow:
     )
 
 
-def _arrays_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _arrays_of(arguments: Mapping[str, Any], samples: str) -> dict[str, Any]:
     """Samples and scores, as far as they can be had."""
     arrays: dict[str, Any] = {}
     with contextlib.suppress(Exception):
-        x = np.asarray(arguments["x"], dtype=float)
+        x = np.asarray(arguments[samples], dtype=float)
         if x.ndim == 2 and x.size:
-            arrays["x"] = x
+            arrays[samples] = x
             arrays["score"] = evaluate_score(arguments["score"], x)
     return arrays
 

@@ -153,11 +153,14 @@ def full_of_folds(
     return metrics
 
 
+def diagonal_if_known(x: Array, scores: Array) -> tuple[Array, np.ndarray]:
+    """Factors of the metric "diagonal"; and which of them are known, as their columns vary."""
+    _, f, known = _unit_of_columns(moderate(x), moderate(scores))
+    return 1.0 / f, known
+
+
 def _diagonal(x: Array, scores: Array) -> Metric:
-    centre, sd_x = location_and_deviation(x)
-    _, sd_s = location_and_deviation(scores)
-    known = (sd_x > 0) & _varies(scores, sd_s)
-    f = np.where(known, np.sqrt(sd_x), 1.0) / np.where(known, np.sqrt(sd_s), 1.0)
+    centre, f, _ = _unit_of_columns(x, scores)
     return Metric(centre, 1.0 / f, f)
 
 
@@ -182,6 +185,15 @@ def _full(x: Array, scores: Array) -> Metric:
     mean = product(product(inverse, half), inverse)
     backward, forward = _powers(0.5 * (mean + mean.T), 0.5, -0.5)
     return Metric(units.centre, forward * units.forward, units.backward[:, None] * backward)
+
+
+def _unit_of_columns(x: Array, scores: Array) -> tuple[Array, Array, np.ndarray]:
+    """Centres and units of columns, and whether these are known; 1 where they are not."""
+    centre, sd_x = location_and_deviation(x)
+    _, sd_s = location_and_deviation(scores)
+    known = (sd_x > 0) & _varies(scores, sd_s)
+    f = np.where(known, np.sqrt(sd_x), 1.0) / np.where(known, np.sqrt(sd_s), 1.0)
+    return centre, f, known
 
 
 def _varies(scores: Array, deviations: Array) -> np.ndarray:

@@ -24,7 +24,7 @@ from ..compute.linalg import product
 from ..compute.medians import median_distances
 from ..engines.folded import FoldPair
 from ..slices import Slices
-from .metric import Metric, diagonal
+from .metric import Metric, diagonal, diagonal_if_known
 from .plan import Plan
 from .split import Part, Samples
 
@@ -59,6 +59,8 @@ class Folds:
         """Bandwidths and units of all pairs of folds, for samples `y` (m, n) along slices.
 
         Where the other folds do not vary along a slice, its bandwidth is `h`, that of all samples.
+        Where they do not know the unit of its score, the slice is left out of this pair: the unit
+        of all samples is large where the scores of the pair are like those of the others.
         """
         tested, scores = self.part.tested.x, cast(Array, self.part.tested.scores)
         median, squares = isinstance(self.plan.kernel.bandwidth, str), slices.r**2
@@ -71,10 +73,16 @@ class Folds:
                     widths = median_distances(y[:, others])
                     widths = np.where(widths > 1e-6 * h, widths, h)
                 if learns_metric(self.plan, self.part):
-                    forward = diagonal(tested[others], scores[others]).forward
-                    units = 1.0 / np.sqrt(product(squares, forward[None] ** 2)[:, 0])
+                    units = _units(squares, *diagonal_if_known(tested[others], scores[others]))
                 found.append(FoldPair(rows, columns, widths, units))
         return found
+
+
+def _units(squares: Array, forward: Array, known: np.ndarray) -> Array:
+    """Factors of the scores of slices with squares of r, (m, d); 0 where most of r is not known."""
+    weight, lengths = product(squares, np.stack([known, known * forward**2])).T
+    enough = weight > 0.5 * squares.sum(axis=1)
+    return np.where(enough, np.sqrt(weight / np.where(enough, lengths, 1.0)), 0.0)
 
 
 def folds_for(plan: Plan, part: Part, m: int) -> Folds | None:

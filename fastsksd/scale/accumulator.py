@@ -116,6 +116,7 @@ class Accumulator:
     (5000, False)
     """
 
+    @door
     def __init__(
         self,
         slices: SlicesLike,

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from .._doors import door
 from .._typing import Array, ArrayLike, KernelLike, Rng, Score
 from .._validate import (
     ArgumentError,
@@ -111,6 +112,7 @@ class FamilyAccumulator:
     (2000, 10000, True)
     """
 
+    @door
     def __init__(
         self,
         first: ArrayLike,
@@ -203,6 +205,7 @@ class FamilyAccumulator:
         self._enlarge(group_size(check_integer("n", n, 0), self._most))
         return self
 
+    @door
     def add(self, x: ArrayLike, score: Score) -> FamilyAccumulator:
         """Add samples, as the rows from `row` on.
 

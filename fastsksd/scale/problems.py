@@ -75,7 +75,7 @@ def make_problem(
         missing = [name for name in ("x", "score") if name not in given]
         if missing:
             raise ValueError(
-                f"the problem has no {missing[0]!r}; it has {', '.join(map(repr, given))}."
+                f"one of `problems` has no {missing[0]!r}; it has {', '.join(map(repr, given))}."
             )
         added = {name: one for name, one in given.items() if name not in ("x", "score", "name")}
         check_options(added)
@@ -85,7 +85,8 @@ def make_problem(
         name, (x, score) = str(number), given
     else:
         raise TypeError(
-            f"the problem must be a pair (x, score) or a mapping, not {type(given).__name__}."
+            "each of `problems` must be a pair (x, score) or a mapping, not "
+            f"{type(given).__name__}."
         )
     x, score, chains = flattened(x, score, options.get("chains"))
     if chains is not None:

@@ -22,11 +22,30 @@ FOUND: dict[str, list[dict[str, Any]]] = {
         dict(problems=[], progress=False, checkpoint=1.5),
         dict(problems=[], progress=False, checkpoint=""),
         dict(problems=[(Samples(d=1), Scores())], progress=False, debias=1.0),
+        dict(problems=range(3), progress=False, n_resamples=19),
     ],
     "gof_stream": [dict(chunks=Samples(form="list"), score=Scores(), n_slices=1, train=8)],
     "Accumulator": [
         dict(slices=WIDE, first=Samples(), score=Scores()),
         dict(slices=Directions(), first=Samples(), score=Scores(), tol=HUGE),
+        dict(
+            slices=Directions(m=1),
+            first=Samples(n=3, d=1, law="chain", fault="entry", size=1e308),
+            score=Scores(),
+        ),
+        dict(
+            slices=Directions(m=1),
+            first=Samples(n=2, d=1, law="chain", fault="column", size=1e308),
+            score=Scores(),
+        ),
+    ],
+    "FamilyAccumulator": [
+        dict(
+            first=Samples(n=3, d=1, law="chain", fault=fault, size=1e308),
+            x=Samples(n=1100, d=1),
+            score=Scores(),
+        )
+        for fault in ("column", "entry")
     ],
     "active_slices": [
         dict(x=Samples(n=2, d=1), score=Scores(), score_q=Scores(), estimator="exact")
