@@ -757,5 +757,8 @@ def test_groups_reports_rates_of_its_cells():
     chain = {"kind": "AR(1) 0.5", "d": 2}
     rows = [{**cell, "p": 0.01}, {**cell, "p": 0.5}]
     rows += [{**chain, "groups": k, "p": p} for k, p in [(20, None), (40, 0.2), (60, 0.6)]]
-    table = groups.report(rows, groups.SCALES["smoke"])[-1].rows
-    assert [row[2:5] for row in table] == [["500", 2, "0.500"], ["40 stretches", 2, "0.000"]]
+    rows += [{"kind": "mean shift", "d": 20, "groups": 500, "p": p} for p in (0.01, 0.02)]
+    blocks = groups.report(rows, groups.SCALES["smoke"])
+    level, power = (block.rows for block in blocks if isinstance(block, report.Table))
+    assert [row[2:5] for row in level] == [["500", 2, "0.500"], ["40 stretches", 2, "0.000"]]
+    assert [row[2:4] for row in power] == [["500", 2]] and power[0][4].startswith("1.00")
