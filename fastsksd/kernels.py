@@ -111,7 +111,22 @@ class Kernel:
         return h
 
     def bandwidths_along(self, y: Array, x: Array, g: Array) -> Array:
-        """`bandwidths` for samples x, (n, d), that are y along the rows of `g`."""
+        """`bandwidths` of samples along directions.
+
+        Parameters
+        ----------
+        y : (m, n) array
+            Samples along each direction.
+        x : (n, d) array
+            Samples.
+        g : (m, d) array
+            Directions.
+
+        Returns
+        -------
+        (m,) array
+            Bandwidths.
+        """
         if not isinstance(self.bandwidth, str):
             return self.bandwidths(y)
         # An upper bound of the spread is quick, and mostly enough.

@@ -173,7 +173,25 @@ class Effects:
         shear: tuple[Array, Array, Array] | None = None,
         across: Sequence[str | None] | None = None,
     ) -> Effects:
-        """A table of estimates; of shears with their errors and sizes, if there are any."""
+        """A table of estimates.
+
+        Parameters
+        ----------
+        found : LocationScale
+            Shifts and stretches.
+        names : sequence of str
+            Names of the rows.
+        n_coordinates : int
+            How many rows are coordinates.
+        shear : tuple of (k,) arrays, optional
+            Shears, their errors and effective sizes.
+        across : sequence of (str or None), optional
+            Directions that shears are about.
+
+        Returns
+        -------
+        Effects
+        """
         none = np.full(len(names), np.nan)
         values, errors, sizes = (none, none, none) if shear is None else shear
         return cls(
