@@ -274,6 +274,25 @@ def _large_effect(law: Law, task: Task, settings: Settings, rng: np.random.Gener
 
 
 def report(rows: list[Row], settings: Settings) -> list[Block]:
+    return [
+        Text(
+            f"{settings['n']} samples (of each chain), nominal coverage 0.95: of the intervals of "
+            'shifts and of stretches, each for itself, and ("all at once") of all simultaneous '
+            "intervals of a table. Errors of stretches are those of their logarithms."
+        ),
+        Heading("Coverage for small effects"),
+        _coverage(rows),
+        Heading("One coordinate off: truth and estimate"),
+        Text(
+            f"{settings['n_large']} samples; simultaneous 95% intervals, and the largest estimates "
+            "in other coordinates."
+        ),
+        _large_effects(rows),
+    ]
+
+
+def _coverage(rows: list[Row]) -> Table:
+    """How often intervals hold, and the errors of estimates, by cell."""
     cells: dict[tuple[str, str, int], list[Row]] = {}
     for row in rows:
         if row["kind"] != "large":
@@ -303,7 +322,14 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
                 ),
             ]
         )
-    large = [
+    header = ["model", "d", "samples", "runs", "shift", "stretch", "all at once"]
+    header += [f"{one}: bias, RMSE, standard error" for one in ("shift", "stretch")]
+    return Table(header, table)
+
+
+def _large_effects(rows: list[Row]) -> Table:
+    """Truth and estimate of large effects in one coordinate."""
+    table = [
         [
             row["model"],
             f"{row['shift']:g}",
@@ -317,35 +343,10 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         for row in rows
         if row["kind"] == "large"
     ]
-    header = ["model", "d", "samples", "runs", "shift", "stretch", "all at once"]
-    header += [f"{one}: bias, RMSE, standard error" for one in ("shift", "stretch")]
-    return [
-        Text(
-            f"{settings['n']} samples (of each chain), nominal coverage 0.95: of the intervals of "
-            'shifts and of stretches, each for itself, and ("all at once") of all simultaneous '
-            "intervals of a table. Errors of stretches are those of their logarithms."
-        ),
-        Heading("Coverage for small effects"),
-        Table(header, table),
-        Heading("One coordinate off: truth and estimate"),
-        Text(
-            f"{settings['n_large']} samples; simultaneous 95% intervals, and the largest estimates "
-            "in other coordinates."
-        ),
-        Table(
-            [
-                "model",
-                "shift",
-                "estimate",
-                "stretch",
-                "estimate",
-                "",
-                "other shift",
-                "other stretch",
-            ],
-            large,
-        ),
-    ]
+    return Table(
+        ["model", "shift", "estimate", "stretch", "estimate", "", "other shift", "other stretch"],
+        table,
+    )
 
 
 def _estimate(row: Row, name: str) -> str:
