@@ -161,15 +161,16 @@ def picture(rows: list[Row]) -> Figure:
         axis.barh(place + 0.19, stein, 0.34, color=_STEIN)
         axis.barh(place + 0.19, short, 0.34, left=stein, color=_SHORT)
         axis.barh(place - 0.19, usual, 0.34, color=_USUAL)
+        if kind == "step too long":
+            beside = dict(_LABEL, ha="left")
+            end = stein + short + 0.01
+            axis.text(end, place + 0.17, "chains too short to tell", color="0.25", **beside)
     # Labels stand where the bars are far apart.
     first = len(kinds) - 2
     axis.text(0.985, first + 0.17, "Stein test rejects", color="white", **_LABEL)
     axis.text(
         0.985, first - 0.21, "R-hat > 1.01 or ESS < 400", color="0.35", fontweight="bold", **_LABEL
     )
-    if "step too long" in kinds:  # the last, next to its bar
-        beside = dict(_LABEL, ha="left")
-        axis.text(stein + short + 0.01, 0.17, "chains too short to tell", color="0.25", **beside)
     axis.axvline(0.05, color="0.3", linewidth=0.8, linestyle=":")
     axis.text(0.055, len(kinds) - 0.45, "level 5%", fontsize=8, color="0.3", va="bottom")
     axis.set_yticks(range(len(kinds)), list(reversed(kinds)))
