@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -282,11 +282,9 @@ def refine_slices(
     if epochs == 0:
         return slices
     bar = ProgressBar("refining slices") if progress else None
-    ends = _bounds(n, batch_size)
     best, since = -math.inf, 0
     with session(x, scores):
-        for epoch in range(1, epochs + 1):
-            value = _epoch(ascent, x, scores, rng.permutation(n), ends, epoch)
+        for epoch, value in climbing(ascent, x, scores, epochs, batch_size, rng):
             best, since = (value, 0) if value > best else (best, since + 1)
             last = epoch == epochs or since >= patience
             if bar is not None:
@@ -302,6 +300,15 @@ def refine_slices(
 OPTIONS = frozenset(inspect.signature(refine_slices).parameters) - {
     *("x", "score", "slices", "kernel", "rng")
 }
+
+
+def climbing(
+    ascent: Ascent, x: Array, scores: Array, epochs: int, batch_size: int, rng: np.random.Generator
+) -> Iterator[tuple[int, float]]:
+    """Climb epoch by epoch: the number of each, from 1, and the mean value of its minibatches."""
+    ends = _bounds(len(x), batch_size)
+    for epoch in range(1, epochs + 1):
+        yield epoch, _epoch(ascent, x, scores, rng.permutation(len(x)), ends, epoch)
 
 
 def _bounds(n: int, batch_size: int) -> np.ndarray:

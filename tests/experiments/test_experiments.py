@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -373,16 +374,22 @@ def test_benchmark_runs_in_rounds():
     settings = benchmark_gof.SCALES["paper"]
     tasks = benchmark_gof.tasks(settings)
     assert len(tasks) == 100 * 15 * len(settings["problems"]) == len(set(map(str, tasks)))
-    # Four trials in the last dimension, and then the first in each of the others.
-    count = len(settings["problems"])
-    assert all(task["d"] == 100 for task in tasks[: 4 * count])
-    first = [task for task in tasks[: 18 * count] if task["d"] < 100]
-    assert {(task["problem"], task["d"]) for task in first} == {
-        (problem, d) for problem in settings["problems"] for d in settings["d"][:-1]
-    }
-    # When the other dimensions have 30 trials, the last has most of its 100.
+    main = [task for task in tasks if task["problem"] in benchmark_gof.IN_PAPER]
+    others = [task for task in tasks if task["problem"] not in benchmark_gof.IN_PAPER]
+    for some, before in ((main, 4), (others, 2)):
+        # A few trials in the last dimension, and then the first in each of the others.
+        problems = {task["problem"] for task in some}
+        assert all(task["d"] == 100 for task in some[: before * len(problems)])
+        first = [task for task in some if task["d"] < 100][: 14 * len(problems)]
+        assert {(task["problem"], task["d"]) for task in first} == {
+            (problem, d) for problem in problems for d in settings["d"][:-1]
+        }
+    # When the other dimensions have 30 trials of the paper's problems, the last has most of its
+    # 100, and ours have a third.
     done = next(k for k, task in enumerate(tasks) if task["d"] == 2 and task["trial"] == 30)
-    assert sum(task["d"] == 100 for task in tasks[:done]) >= 90 * len(settings["problems"])
+    count = Counter((task["problem"], task["d"]) for task in tasks[:done])
+    assert all(count[problem, 100] >= 90 for problem in benchmark_gof.IN_PAPER)
+    assert all(count[task["problem"], 50] in (10, 11) for task in others)
 
 
 def _benchmark_rows(settings, trials, rejected):
