@@ -9,7 +9,7 @@ covariance.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -18,9 +18,9 @@ from .._typing import Array
 from ..baselines import BASELINES, as_baseline
 from ..gof import gof_test
 from ..models import Gaussian, Model
-from ..refine import Ascent, climbing
 from ..result import GofResult
 from ..slices import Slices, active_slices, random_slices
+from .ascents import stages
 from .benchmark_report import NULL, report
 from .problems import Problem, make_null, make_problem
 from .published import (
@@ -112,20 +112,28 @@ def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[R
     }
     batch, small = settings["batch_size"], settings["ke_batch_size"]
     long, short = settings["go_epochs"], settings["ke_go_epochs"]
-    climbs: list[tuple[str, _Slices, str, int, int, list[int]]] = [
+    climbs: list[tuple[str, _Slices, Literal["raw", "unit"], int, int, list[int]]] = [
         (GO, start, "raw", batch, long, settings["sweep"]),
         (GO_UNIT, start, "unit", batch, long, settings["sweep"]),
         (KE_GO, active, "unit", small, short, settings["ke_sweep"]),
         (KE_GO_WIDE, active, "unit", batch, short, settings["ke_sweep"]),
     ]
     sweep = [[name, 0, *outcomes[KE]] for name in (KE_GO, KE_GO_WIDE)] if last else []
-    for name, begin, parametrisation, size, default, others in climbs:
-        counts = {default, *(others if last else ())}
-        for count, slices, spent in _refined(begin, train, p, parametrisation, size, counts, rng):
+    for name, (begin, search), parametrisation, size, default, others in climbs:
+        ascent = stages(
+            begin,
+            train,
+            p,
+            {default, *(others if last else ())},
+            batch_size=size,
+            parametrisation=parametrisation,
+            rng=rng,
+        )
+        for count, slices, climb in ascent:
             pvalue, seconds = _test(
                 lambda slices=slices: gof_test(test, p, slices=slices, null="bootstrap", **common)
             )
-            outcome = pvalue, round(spent + seconds, 4)
+            outcome = pvalue, round(search + climb + seconds, 4)
             if count == default:
                 outcomes[name] = outcome
             if last:
@@ -155,27 +163,6 @@ def _test(test: Callable[[], GofResult]) -> tuple[float, float]:
     """p-value and CPU seconds."""
     result, seconds = _timed(test)
     return float(result.pvalue), round(seconds, 4)
-
-
-def _refined(
-    begin: tuple[Slices, float],
-    train: Array,
-    p: Model,
-    parametrisation: Literal["raw", "unit"],
-    batch_size: int,
-    counts: set[int],
-    rng: np.random.Generator,
-) -> Iterator[tuple[int, Slices, float]]:
-    """One ascent, stopped at some numbers of epochs: these, its slices and its CPU seconds."""
-    slices, spent = begin
-    start = time.process_time()
-    scores = p.score(train)
-    ascent = Ascent(slices, parametrisation=parametrisation)
-    for epoch, _ in climbing(ascent, train, scores, max(counts), batch_size, rng):
-        if epoch in counts:
-            spent += time.process_time() - start
-            yield epoch, ascent.slices, spent
-            start = time.process_time()
 
 
 def _baseline_test(x: Array, p: Model, method: str, common: dict[str, Any]) -> GofResult:

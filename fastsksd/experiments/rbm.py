@@ -9,6 +9,7 @@ spread between them is shown.
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ import numpy as np
 from .._typing import Array
 from ..gof import gof_test
 from ..models import GaussBernRBM
-from ..refine import refine_slices
 from ..slices import Slices, active_slices
+from .ascents import stages
 from .published import DEFAULT, RBM_EXACT, RBM_GE, RBM_GO, RBM_KE
 from .rbm_report import (
     DEFAULT_TRAINED,
@@ -134,16 +135,16 @@ class _Trial:
         )
 
     def refined(self, slices: Slices, epochs: int, update: str = "rg") -> Slices:
+        return next(found for _, found in self.stages(slices, {epochs}, update))
+
+    def stages(
+        self, slices: Slices, epochs: Collection[int], update: str = "rg"
+    ) -> Iterator[tuple[int, Slices]]:
+        """One ascent, seen after each number of epochs."""
         batch_size = min(100, self.train.shape[0])
-        return refine_slices(
-            self.train,
-            self.p,
-            slices,
-            epochs=epochs,
-            batch_size=batch_size,
-            update=update,
-            rng=self.rng,
-        )
+        options: dict[str, Any] = dict(batch_size=batch_size, update=update, rng=self.rng)
+        for count, found, _ in stages(slices, self.train, self.p, epochs, **options):
+            yield count, found
 
     def pvalue(self, slices: Slices) -> float:
         result = gof_test(
@@ -174,8 +175,8 @@ def _ablations(trial: _Trial, settings: Settings, axes: Array) -> dict[str, list
         f"{RBM_GO}, {len(axes)}": Slices(axes, axes),
     }
     epochs = [
-        [name, count, trial.pvalue(trial.refined(start, count))]
+        [name, count, trial.pvalue(slices)]
         for name, start in starts.items()
-        for count in [0, *settings["epochs"]]
+        for count, slices in trial.stages(start, {0, *settings["epochs"]})
     ]
     return {"pruning": pruning, "epochs": epochs}
