@@ -73,7 +73,7 @@ _PER_FEATURE = 0.8  # a feature of a sample
 _PER_ANGLE = 20.0  # the cosine and sine a sample's features are made from
 _PER_WEIGHT = 0.026  # one replicate's weight times a pair or a feature
 _PER_SIGN = 0.011  # one replicate's sign times a pair
-_PER_SIGNED = 0.020  # and times a feature
+_PER_SIGNED = (0.020, 0.045)  # and times a feature, of RBF and IMQ
 _PER_SLICE = 5e4  # the choice of a series
 _PER_RUN = 2e5
 _PER_MIX = 4e5  # a run of a kernel whose features are combined
@@ -314,7 +314,7 @@ def expected_cost(
     def fourier(features):
         fixed = runs * (_PER_RUN + (code == 1) * _PER_MIX + m * (_PER_SLICE + n * _PER_ANGLE))
         eigenvalues = spectral * features**2 * (n * _PER_WEIGHT + 4.0 * features * _PER_CUBE)
-        per_weight = _PER_SIGNED if signs else _PER_WEIGHT
+        per_weight = _PER_SIGNED[code] if signs else _PER_WEIGHT
         return fixed + n * features * (_PER_FEATURE + n_resamples * per_weight) + eigenvalues
 
     least = fourier(20.0 * m * runs)
