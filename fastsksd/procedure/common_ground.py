@@ -17,7 +17,8 @@ import numpy as np
 from .._typing import Array
 from .._validate import ArgumentError, check_statistic
 from ..compute.linalg import gram, product
-from ..engines.fourier import TOLERANCE, SeriesTooLong, SliceFeatures
+from ..engines.kernel_series import TOLERANCE, SeriesTooLong
+from ..engines.slice_features import SliceFeatures
 from ..kernels import Kernel
 from ..score_difference import score_difference
 from ..slices import Slices, active_directions

@@ -16,7 +16,7 @@ from ..compute.medians import median_distances
 from ..compute.projections import project, spread
 from ..engines import DEVICE_ENGINES, DirectEngine, Source, choose_engine
 from ..engines.folded import FoldedEngine, FoldPair
-from ..engines.fourier import SeriesTooLong
+from ..engines.kernel_series import SeriesTooLong
 from ..engines.pairs import statistic as pair_statistic
 from ..kernels import FlatProjection, Kernel
 from ..slices import Slices

@@ -33,8 +33,9 @@ from ..compute.linalg import product
 from ..compute.medians import median_distance, median_distances
 from ..compute.projections import spread
 from ..engines.features import FeatureMap
-from ..engines.fourier import Reach, SliceFeatures, series_length
+from ..engines.kernel_series import series_length
 from ..engines.random_waves import LinearFeatures, WaveFeatures, frequencies
+from ..engines.slice_features import Reach, SliceFeatures
 from ..kernels import FlatProjection, Kernel
 from .evaluation import Evaluation, sliced_evaluation
 from .family import Pool

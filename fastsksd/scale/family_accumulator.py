@@ -28,7 +28,7 @@ from .._validate import (
     check_score,
     counted,
 )
-from ..engines.fourier import TOLERANCE, SeriesTooLong
+from ..engines.kernel_series import TOLERANCE, SeriesTooLong
 from ..procedure import grouped
 from ..procedure.chains import check_draws, evaluate_draws
 from ..procedure.combine import decide
