@@ -187,18 +187,9 @@ class FourierEngine:
         for first, last in blocks(self.n):
             features, _ = wave_features(self.loaded, self.inside, self.layout, first, last, True)
             sums[first:last] += product(totals, features.T)[0]
-            for q, far in enumerate(self.outside):
-                if far.size:
-                    rows = _far_rows(
-                        self.code,
-                        *(array[q] for array in self.loaded),
-                        far,
-                        self.inside[q],
-                        first,
-                        last,
-                    )
-                    sums[far] += rows.sum(axis=1)
-                    sums[first:last] += rows.sum(axis=0)
+            for _, far, rows in self._met_by_far(first, last):
+                sums[far] += rows.sum(axis=1)
+                sums[first:last] += rows.sum(axis=0)
         return sums
 
     def spectrum(self) -> Array:
@@ -267,19 +258,10 @@ class FourierEngine:
             totals += parts
             if weights is not None:
                 projections += product(weights, features, start + first)
-            for q, far in enumerate(self.outside):
-                if far.size:
-                    rows = _far_rows(
-                        self.code,
-                        *(array[q] for array in self.loaded),
-                        far,
-                        self.inside[q],
-                        first,
-                        last,
-                    )
-                    far_sums[q] += 2.0 * rows.sum()
-                    if weights is not None:
-                        meets[q] += product(weights, rows, start + first)
+            for q, _, rows in self._met_by_far(first, last):
+                far_sums[q] += 2.0 * rows.sum()
+                if weights is not None:
+                    meets[q] += product(weights, rows, start + first)
         sums = (
             np.add.reduceat(layout.coefficients * totals**2, layout.ends[:-1])
             - diagonal.sum(axis=1)
@@ -292,6 +274,13 @@ class FourierEngine:
             for far, met in zip(self.outside, meets, strict=True):
                 replicates += 2.0 * np.einsum("bo,bo->b", met, weights[:, start + far])
         return sums, replicates
+
+    def _met_by_far(self, first, last):
+        """For each slice its samples outside the core, and their terms with first..last."""
+        for q, far in enumerate(self.outside):
+            if far.size:
+                y, s, a = (array[q] for array in self.loaded)
+                yield q, far, _far_rows(self.code, y, s, a, far, self.inside[q], first, last)
 
 
 def _positive(sizes: Array) -> Array:
