@@ -174,6 +174,14 @@ class Split(NamedTuple):
         """Samples that slices or locations were found on."""
         return sum(part.training.x.shape[0] for part in self.parts if part.training)
 
+    @property
+    def active(self) -> Slices | None:
+        """All active slices of the first part that has some, in the caller's coordinates."""
+        for part in self.parts:
+            if part.active is not None:
+                return part.active if part.metric is None else part.metric.to_user(part.active)[0]
+        return None
+
     def arrays(self) -> list[Array]:
         """All samples and scores, for a session on a device."""
         # Parts without a metric are views of all samples.
