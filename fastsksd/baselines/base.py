@@ -128,7 +128,7 @@ class Baseline:
             What `prepare` returned.
         """
         part = split.parts[-1]
-        samples = split.samples.part(part.stretch)
+        samples = split.samples.chosen(part.stretch)
         check_test_size(part.n)
         weights = None
         if plan.null in ("wild", "bootstrap"):

@@ -126,15 +126,11 @@ class AllSamples:
     @property
     def learning(self) -> Samples:
         """The first part of the samples."""
-        return self.samples.part(slice(0, self.rest)).typical
+        return self.samples.chosen(slice(0, self.rest)).typical
 
     def some(self, stretch: slice) -> Samples:
         """Samples spread evenly over a stretch."""
-        part = self.samples.part(stretch).typical
-        n = len(part.x)
-        if n <= _ENOUGH:
-            return part
-        return part.chosen(np.linspace(0, n - 1, _ENOUGH).astype(int))
+        return self.samples.chosen(stretch).typical.at_most(_ENOUGH)
 
     def bandwidths(self, kernel: Kernel, metric: Metric | None, g: Array, stretch: slice) -> Array:
         """Bandwidths along slices in a metric.
@@ -158,7 +154,7 @@ class AllSamples:
         """The smallest and the largest sample of a stretch along each row of g in a metric."""
         low, high = np.full(len(g), np.inf), np.full(len(g), -np.inf)
         for start in range(stretch.start, stretch.stop, _BLOCK):
-            block = self.samples.part(slice(start, min(start + _BLOCK, stretch.stop)))
+            block = self.samples.chosen(slice(start, min(start + _BLOCK, stretch.stop)))
             y = product(g, block.within(metric).x)
             low, high = np.minimum(low, y.min(axis=1)), np.maximum(high, y.max(axis=1))
         return low, high
@@ -328,7 +324,7 @@ def _fixed_in_memory(plan: Plan, split: Split) -> Family:
     held_out = next((part for part in split.parts if part.name == "held out"), None)
     if held_out is None or np.ndim(plan.train) > 0:
         return fix_family(plan, split.parts, AllSamples(split.samples))
-    head = split.samples.part(slice(0, held_out.stretch.start))
+    head = split.samples.chosen(slice(0, held_out.stretch.start))
     fixed = [
         fixed_part(plan, head)._replace(stretch=part.stretch)
         for part in split.parts

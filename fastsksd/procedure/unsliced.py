@@ -122,8 +122,8 @@ def in_metrics_of_folds(
     stretches = folds(samples.x.shape[0]) if stretches is None else stretches
     blocks = []
     for (a, b), metric in metrics.items():
-        first = applied(samples.part(stretches[a]), metric)
-        second = first if a == b else applied(samples.part(stretches[b]), metric)
+        first = applied(samples.chosen(stretches[a]), metric)
+        second = first if a == b else applied(samples.chosen(stretches[b]), metric)
         for group in range(groups):
             rows, own_rows = _piece(stretches[a], group, groups)
             columns, own_columns = _piece(stretches[b], group, groups)
@@ -143,7 +143,7 @@ def _piece(stretch: slice, group: int, groups: int) -> tuple[slice, slice]:
 def in_the_metric_of_the_others(samples: Samples, metrics: dict[tuple[int, int], Metric]) -> Pair:
     """Every fold in the metric of the other folds."""
     parts = [
-        applied(samples.part(stretch), metrics[k, k])
+        applied(samples.chosen(stretch), metrics[k, k])
         for k, stretch in enumerate(folds(samples.x.shape[0]))
     ]
     return np.concatenate([y for y, _ in parts]), np.concatenate([t for _, t in parts])
