@@ -25,8 +25,11 @@ from ._validate import (
     counted,
     frozen,
 )
+from .compute.linalg import product
 from .compute.medians import median_distances
 from .compute.projections import spread
+
+_CONSTANT = 1e-13  # of the spread: what round-off leaves of the distances of a constant
 
 
 class FlatProjection(ArgumentError):
@@ -99,7 +102,7 @@ class Kernel:
                 )
             return np.broadcast_to(given, m).astype(float)
         h = median_distances(y)
-        flat = np.flatnonzero(h <= 1e-13 * scale)  # what round-off leaves of a constant
+        flat = np.flatnonzero(h <= _CONSTANT * scale)
         if flat.size:
             raise FlatProjection(
                 "x",
@@ -136,6 +139,17 @@ class Kernel:
             return self.bandwidths(y, most)
         except FlatProjection:
             return self.bandwidths(y, spread(x, g))
+
+
+def bandwidths_of_part(x: Array, everything: Array, g: Array) -> Array | None:
+    """Median bandwidths of a part of the samples along directions g.
+
+    Where the part does not vary, it is the deviation of all samples. None if they do not either.
+    """
+    least = _CONSTANT * spread(everything, g)
+    h, deviation = median_distances(product(g, x)), product(g, everything).std(axis=1)
+    h = np.where(h > least, h, deviation)
+    return None if np.any(h <= least) else h
 
 
 class RBF(Kernel):

@@ -23,6 +23,7 @@ not in memory, see `fastsksd.scale.family_accumulator`, with the same result for
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -30,13 +31,12 @@ import numpy as np
 
 from .._typing import Array
 from ..compute.linalg import product
-from ..compute.medians import median_distance, median_distances
-from ..compute.projections import spread
+from ..compute.medians import median_distance
 from ..engines.features import FeatureMap
 from ..engines.kernel_series import series_length
 from ..engines.random_waves import LinearFeatures, WaveFeatures, frequencies
 from ..engines.slice_features import Reach, SliceFeatures
-from ..kernels import FlatProjection, Kernel
+from ..kernels import FlatProjection, Kernel, bandwidths_of_part
 from .evaluation import Evaluation, sliced_evaluation
 from .family import Pool
 from .feature_sums import Component, FeatureSums, Groups, Met, Stretches, group_size, group_weights
@@ -49,6 +49,7 @@ from .stretches import starts_of
 from .unsliced import (
     LARGEST_DEGREES,
     WIDTHS,
+    drawn_moments,
     has_full_metric,
     has_moments,
     moment_evaluations,
@@ -142,11 +143,8 @@ class AllSamples:
             return _bandwidths(kernel, self.some(stretch), metric, g)
         except FlatProjection:
             everything = self.samples.within(metric).x
-            x = everything[stretch]
-            scale = 1e-13 * spread(everything, g)
-            h, deviation = median_distances(product(g, x)), product(g, everything).std(axis=1)
-            h = np.where(h > scale, h, deviation)
-            if np.any(h <= scale):
+            h = bandwidths_of_part(everything[stretch], everything, g)
+            if h is None:
                 raise
             return h
 
@@ -272,7 +270,7 @@ class MomentMembers(NamedTuple):
             degrees,
             one.statistics,
             one.statistics,
-            lambda rows, reduce: {"replicates": reduce(one.replicates[:, rows], axis=(1, 2))},
+            partial(drawn_moments, one.replicates, one.replicates),
             sums=self.sums,
         )
 

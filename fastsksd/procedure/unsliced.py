@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -104,12 +103,10 @@ def has_moments(n: float) -> bool:
 def in_one_metric(samples: Samples, metric: Metric | None, groups: int) -> list[Block]:
     """The pairs within each of so many groups of samples, in one metric."""
     x, s = applied(samples, metric)
-    edges = np.linspace(0, x.shape[0], groups + 1).astype(int).tolist()
-    blocks = []
-    for number, (start, stop) in enumerate(pairwise(edges)):
-        group = slice(start, stop)
-        blocks.append(Block(group, group, x[group], s[group], x[group], s[group], number))
-    return blocks
+    return [
+        Block(group, group, x[group], s[group], x[group], s[group], number)
+        for number, group in enumerate(folds(len(x), groups))
+    ]
 
 
 def in_metrics_of_folds(
