@@ -162,11 +162,6 @@ def choose_columns(
     return tuple(chosen)
 
 
-def plural(count: int, word: str) -> str:
-    """A number of things, in words."""
-    return f"{count} {word}" + ("s" if count != 1 else "")
-
-
 def listing(names: Sequence[object]) -> str:
     """The first of these names."""
     return ", ".join(map(str, names[:_LISTED])) + (

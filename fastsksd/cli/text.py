@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from .._typing import Array
-from .sources import FileError, Source, choose_columns, plural
+from .._validate import counted
+from .sources import FileError, Source, choose_columns
 
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "."}
 _HEAD = 20  # lines that the layout of a file is told from
@@ -32,8 +33,9 @@ def open_text(path: str, key: str | None, columns: str | Sequence[int] | None) -
     table = [_fields(line, delimiter) for _, line in head]
     names, skip, notes = _header(path, table)
     width = len(table[0])
-    counted = skip and len(table) > 1 and table[0][0] == "" and _counts(row[0] for row in table[1:])
-    if counted and columns is None and width > 1:
+    first = [row[0] for row in table]
+    numbered = skip and len(table) > 1 and first[0] == "" and _counts(first[1:])
+    if numbered and columns is None and width > 1:
         columns = range(1, width)
         notes += (f"{path}: the first column has no name and numbers the rows; it is left out",)
     chosen = choose_columns(path, names, width, columns)
@@ -75,7 +77,7 @@ def open_text(path: str, key: str | None, columns: str | Sequence[int] | None) -
         fields = _fields(line, delimiter)
         if len(fields) != width:
             raise FileError(
-                f"{path}: line {number} has {plural(len(fields), 'column')}, but the first line "
+                f"{path}: line {number} has {counted(len(fields), 'column')}, but the first line "
                 f"has {width}"
             )
         return [value(number, k, fields[k]) for k in chosen]
