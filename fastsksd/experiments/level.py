@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
 
 from ..gof import gof_test
 from .problems import make_null
-from .report import Block, Heading, Table, Text
+from .report import Block, Heading, Table, Text, level_bounds
 from .runner import Row, Settings, Task
 
 FIGURES = False
@@ -63,11 +62,9 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
     for row in rows:
         cells.setdefault((row["model"], row["d"], row["n"]), []).append(row["p"])
     table, outside = [], 0
-    # Bounds for all cells at once: the chance that any of them lies outside is 5%.
-    tail = 0.025 / len(cells)
     for (model, d, n), values in cells.items():
         pvalues = np.array(values)
-        low, high = stats.binom.ppf([tail, 1 - tail], pvalues.size, 0.05) / pvalues.size
+        low, high = level_bounds(pvalues.size, len(cells))
         rates = [np.mean(pvalues <= alpha) for alpha in ALPHAS]
         inside = low <= rates[1] <= high
         outside += not inside

@@ -178,6 +178,32 @@ def show_rate(successes: int, trials: int) -> str:
     return f"{successes / trials:.2f} ({low:.2f} to {high:.2f})"
 
 
+def rejections(pvalues: Iterable[float | None]) -> tuple[int, int]:
+    """How many tests reject at level 0.05, and how many have a verdict: None is none."""
+    known = [p for p in pvalues if p is not None]
+    return sum(p <= 0.05 for p in known), len(known)
+
+
+def rate_cells(successes: int, trials: int) -> tuple[str, str]:
+    """A rate and its confidence interval, as cells of a table; empty without trials."""
+    if not trials:
+        return "", ""
+    low, high = interval(successes, trials)
+    return f"{successes / trials:.3f}", f"{low:.3f} to {high:.3f}"
+
+
+def level_bounds(tests: int, cells: int) -> tuple[float, float]:
+    """Binomial bounds of the rejection rate of right models at level 0.05.
+
+    The chance that any of so many cells is outside of its bounds is 5%.
+    """
+    from scipy.stats import binom
+
+    tail = 0.025 / max(cells, 1)
+    low, high = binom.ppf([tail, 1.0 - tail], tests, 0.05) / max(tests, 1)
+    return low, high
+
+
 def log_axis(
     axis: Any, ticks: Sequence[float], label: str, first: tuple[float, str] | None = None
 ) -> None:

@@ -14,11 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from .._typing import Array
 from ..gof import gof_test
-from .report import Block, Heading, Table, Text
+from .report import Block, Heading, Table, Text, rate_cells, rejections
 from .runner import Row, Settings, Task
 
 FIGURES = False
@@ -110,9 +109,4 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
 def _rate(rows: list[Row], model: str, weighted: bool) -> tuple[str, str]:
     """Rejection rate at level 0.05 and its interval, of the tests with a verdict."""
     p = [r["p"] for r in rows if (r["model"], r["weighted"]) == (model, weighted)]
-    known = np.array([value for value in p if value is not None])
-    if not known.size:
-        return "", ""
-    rejected = int(np.count_nonzero(known <= 0.05))
-    low, high = stats.binomtest(rejected, known.size).proportion_ci(method="wilson")
-    return f"{rejected / known.size:.3f}", f"{low:.3f} to {high:.3f}"
+    return rate_cells(*rejections(p))
