@@ -29,6 +29,7 @@ from .compute.linalg import product
 from .compute.medians import median_distances
 from .compute.projections import spread
 
+_SHOWN = 5  # slices that a message names
 _CONSTANT = 1e-13  # of the spread: what round-off leaves of the distances of a constant
 
 
@@ -215,6 +216,6 @@ def as_kernel(kernel: KernelLike) -> Kernel:
     )
 
 
-def _listing(indices: np.ndarray, limit: int = 5) -> str:
-    shown = ", ".join(str(i) for i in indices[:limit])
-    return shown + (", ..." if len(indices) > limit else "")
+def _listing(indices: np.ndarray) -> str:
+    shown = ", ".join(str(i) for i in indices[:_SHOWN])
+    return shown + (", ..." if len(indices) > _SHOWN else "")

@@ -204,23 +204,16 @@ def level_bounds(tests: int, cells: int) -> tuple[float, float]:
     return low, high
 
 
-def log_axis(
-    axis: Any, ticks: Sequence[float], label: str, first: tuple[float, str] | None = None
-) -> None:
-    """Make the horizontal axis logarithmic; ticks that are too close together have no number.
-
-    `first` is a further tick with its name.
-    """
+def log_axis(axis: Any, ticks: Sequence[float], label: str) -> None:
+    """Make the horizontal axis logarithmic; ticks that are too close together have no number."""
     axis.set_xscale("log")
     axis.minorticks_off()
-    places, names = ([first[0]], [first[1]]) if first else ([], [])
-    last = first[0] if first else 0.0
+    names, last = [], 0.0
     for tick in ticks:
         fits = tick >= 1.35 * last
-        places.append(tick)
         names.append(f"{tick:g}" if fits else "")
         last = tick if fits else last
-    axis.set_xticks(places, names, fontsize=8)
+    axis.set_xticks(ticks, names, fontsize=8)
     axis.set_xlabel(label)
 
 

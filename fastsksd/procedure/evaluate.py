@@ -289,7 +289,7 @@ def _project(
 
 
 def evaluate_pairs(
-    name: str, pairs: Any, h: float, null: str, weights: Weights | None, multiple: float = 1.0
+    name: str, pairs: Any, h: float, null: str, weights: Weights | None
 ) -> Evaluation:
     """A statistic of all samples without slices, from its terms of pairs."""
     nulls: dict[str, Any]
@@ -306,6 +306,4 @@ def evaluate_pairs(
         sums = pairs.sums_and_replicates(importance[None])[1]
     statistics = check_statistic(sums / pair_weight(pairs.n, importance))
     bandwidths = np.array([h])
-    return Evaluation(
-        name, name, multiple, "all", None, statistics, bandwidths, pairs.name, **nulls
-    )
+    return Evaluation(name, name, 1.0, "all", None, statistics, bandwidths, pairs.name, **nulls)

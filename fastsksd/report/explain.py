@@ -341,13 +341,7 @@ def explain(
     )
 
 
-def strongest_witness(
-    result: GofResult,
-    slices: Slices,
-    names: Sequence[str] | None = None,
-    level: float = 0.95,
-    rng: Rng = 0,
-) -> tuple[Witness, str, bool]:
+def strongest_witness(result: GofResult, slices: Slices) -> tuple[Witness, str, bool]:
     """Witness of the strongest slice, its direction g in words, and whether r and g are close.
 
     It is cheaper than an explanation, which computes p-values of all slices.
@@ -355,8 +349,8 @@ def strongest_witness(
     samples, _ = samples_of(result, None, None)
     loaded, q = _load(result, slices, samples), int(np.argmax(result.slice_statistics))
     side = _oriented(loaded, q)
-    witness = _witness(loaded, q, side, level, check_rng(rng))
-    names = check_coordinates(result.names if names is None else names, side.g.size)
+    witness = _witness(loaded, q, side, 0.95, check_rng(0))
+    names = check_coordinates(result.names, side.g.size)
     along = direction(leading(side.g, names), side.g.size)
     return witness, along, bool(abs(side.a) >= ALIGNED)
 
