@@ -26,7 +26,7 @@ from ._validate import (
     frozen,
 )
 from .compute.linalg import product
-from .compute.medians import median_distances
+from .compute.medians import median_distance, median_distances
 from .compute.projections import spread
 
 _SHOWN = 5  # slices that a message names
@@ -140,6 +140,19 @@ class Kernel:
             return self.bandwidths(y, most)
         except FlatProjection:
             return self.bandwidths(y, spread(x, g))
+
+
+def check_one_bandwidth(kernel: Kernel, method: str) -> None:
+    """A kernel of the whole vector has one bandwidth."""
+    if np.ndim(kernel.bandwidth):
+        raise ArgumentError("kernel", f"of the {method} must have one bandwidth; got one per slice")
+
+
+def one_bandwidth(kernel: Kernel, x: Array, method: str) -> float:
+    """The bandwidth of a kernel of the whole vector: a number, or the median distance in `x`."""
+    check_one_bandwidth(kernel, method)
+    given = kernel.bandwidth
+    return median_distance(x) if isinstance(given, str) else float(np.asarray(given))
 
 
 def bandwidths_of_part(x: Array, everything: Array, g: Array) -> Array | None:

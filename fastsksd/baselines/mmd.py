@@ -26,9 +26,9 @@ from .._validate import (
 from ..compute.linalg import product, quadratic_forms
 from ..engines.multivariate import KernelPairs
 from ..engines.pairs import tiles
-from ..kernels import Kernel, as_kernel
+from ..kernels import Kernel, as_kernel, one_bandwidth
 from ..procedure.evaluation import Evaluation, Outcome
-from .base import Baseline, Task, one_bandwidth, samples_of_model
+from .base import Baseline, Task, samples_of_model
 
 _BATCH = 2**24  # signs in memory at a time
 

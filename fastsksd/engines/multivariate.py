@@ -6,12 +6,10 @@ import numba
 import numpy as np
 
 from .._typing import Array
-from .._validate import ArgumentError
 from ..compute.jit import compiled, parallel, pointwise, prefer_wide_vectors
 from ..compute.linalg import product
-from ..compute.medians import median_distance
 from ..compute.pointwise import exp_nonpositive, inverse_sqrt
-from ..kernels import Kernel
+from ..kernels import Kernel, one_bandwidth
 from .pairs import PairTerms
 
 
@@ -163,7 +161,5 @@ def _kernel_row(code, out, square, squares):
 
 def ksd_pairs(x: Array, scores: Array, kernel: Kernel) -> tuple[MultivariateEngine, float]:
     """Pair terms of the KSD, and the bandwidth."""
-    if np.ndim(kernel.bandwidth):
-        raise ArgumentError("kernel", "of the KSD must have one bandwidth; got one per slice")
-    h = median_distance(x) if kernel.bandwidth == "median" else kernel.bandwidth
+    h = one_bandwidth(kernel, x, "KSD")
     return MultivariateEngine(kernel.code, x, scores, h), h

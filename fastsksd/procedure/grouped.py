@@ -31,12 +31,11 @@ import numpy as np
 
 from .._typing import Array
 from ..compute.linalg import product
-from ..compute.medians import median_distance
 from ..engines.features import FeatureMap
 from ..engines.kernel_series import series_length
 from ..engines.random_waves import LinearFeatures, WaveFeatures, frequencies
 from ..engines.slice_features import Reach, SliceFeatures
-from ..kernels import FlatProjection, Kernel, bandwidths_of_part
+from ..kernels import FlatProjection, Kernel, bandwidths_of_part, one_bandwidth
 from .evaluation import Evaluation, sliced_evaluation
 from .family import Pool
 from .feature_sums import Component, FeatureSums, Groups, Met, Stretches, group_size, group_weights
@@ -418,8 +417,7 @@ class _Maker:
         kernel, rng = self.plan.kernel, self.plan.rng
         x = self.known.some(slice(start, self.known.n)).within(metric).x
         d = x.shape[1]
-        bandwidth = kernel.bandwidth
-        h = median_distance(x) if isinstance(bandwidth, str) else float(np.asarray(bandwidth))
+        h = one_bandwidth(kernel, x, "family")
         drawn = frequencies(kernel.code, int(np.clip(_FEATURES // (2 * d), 8, 64)), d, rng)
         maps: list[FeatureMap] = [WaveFeatures(drawn / (multiple * h)) for multiple in WIDTHS]
         maps.append(LinearFeatures(d, _MOST_LINEAR, int(rng.integers(2**63))))
