@@ -86,6 +86,11 @@ class Samples(NamedTuple):
         weights = None if self.weights is None else self.weights[which]
         return Samples(self.x[which], scores, self.rows[which], numbers, weights)
 
+    def in_order(self) -> Samples:
+        """The samples in the caller's order."""
+        order = np.argsort(self.rows, kind="stable")
+        return self if np.array_equal(order, np.arange(order.size)) else self.chosen(order)
+
     def at_most(self, count: int) -> Samples:
         """The samples, or so many of them, spread evenly."""
         n = len(self.x)

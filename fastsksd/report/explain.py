@@ -396,12 +396,9 @@ def samples_of(result: GofResult, x: ArrayLike | None, score: Score | None) -> t
                 "gof_batch. They must not be the samples the slices were found on",
             )
         samples = result._samples
-        order = np.argsort(samples.rows, kind="stable")
         # Draws of chains stay in their stretches, samples with bandwidths from others in folds.
         in_parts = samples.stretch is not None or result._fold_pairs
-        if in_parts or np.array_equal(order, np.arange(order.size)):
-            return samples, True
-        return samples.chosen(order), True
+        return samples if in_parts else samples.in_order(), True
     if x is None or score is None:
         missing, given = ("x", "score") if x is None else ("score", "x")
         raise ArgumentError(missing, "is missing: it goes together with ", Option(given))
