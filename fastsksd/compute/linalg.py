@@ -249,18 +249,9 @@ def _forms_of_group(tiles, signs, row, column, first, last, out):
                 size = min(_COLUMNS, width - start)
                 _tabulate(tiles[k], top, height, start, size, table)
                 for b in range(count):
-                    out[k, b] += signs_of[b] * _signed_dot(
-                        table[patterns[b]], signs[b, column + start : column + start + size]
+                    out[k, b] += signs_of[b] * dot(
+                        signs[b, column + start : column + start + size], table[patterns[b]]
                     )
-
-
-@compiled
-def _signed_dot(row, signs):
-    prefer_wide_vectors()
-    total = 0.0
-    for j in range(signs.size):
-        total += signs[j] * row[j]
-    return total
 
 
 # There are few signed sums of a few rows, and they are tabulated. In row p of the table, the rows
