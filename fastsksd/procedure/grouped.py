@@ -400,14 +400,17 @@ class _Maker:
         for multiple in pool.multiples:
             code, scaled = plan.kernel.code, multiple * h
             reach = reach_of(code, y, scaled, *extremes, known.fade, plan.tol)
-
-            def number(some: slice, scaled: Array = scaled, reach: Reach = reach) -> int:
-                features = SliceFeatures(
-                    code, r[some], g[some], scaled[some], reach.some(some), plan.tol
-                )
-                return self._number(features, part.metric, stretch.start, stretch.stop)
-
-            numbers[multiple] = [[number(some) for some in between] for between in batches]
+            maps = [
+                [
+                    SliceFeatures(code, r[some], g[some], scaled[some], reach.some(some), plan.tol)
+                    for some in between
+                ]
+                for between in batches
+            ]
+            numbers[multiple] = [
+                [self._number(one, part.metric, stretch.start, stretch.stop) for one in between]
+                for between in maps
+            ]
         self.members.append(SlicedMembers(part.name, part.metric, pool, h, numbers))
 
     def whole_vector(

@@ -63,8 +63,8 @@ def unsliced_members(plan: Plan, samples: Samples, weights: Weights | None) -> l
         metric = metric_of_all(plan, samples)
         blocks = in_one_metric(samples, metric, groups)
         h = _bandwidth(plan, blocks, samples.weights)
-        if groups == 1 and isinstance(plan.precondition, str) and kind != "raw":
-            blocks = _in_units_of_others(samples) if _needs_others(samples) else blocks
+        if groups == 1 and kind in ("auto", "diagonal") and _needs_others(samples):
+            blocks = _in_units_of_others(samples)
         members += whole_vector_members(plan, blocks, h, samples, label, weights, linear=enough)
         if enough:
             pair = applied(samples, metric)

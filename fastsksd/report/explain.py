@@ -19,7 +19,7 @@ direction holds given the other coordinates; the marginal may look different.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -302,29 +302,12 @@ def explain(
     positive = np.maximum(statistics, 0.0)
     fractions = positive / (positive.sum() or 1.0)
     order = np.argsort(-statistics, kind="stable")
-    explained = []
-    for q in order[:n_slices].tolist():
-        side = _oriented(loaded, q)
-        witness = _witness(loaded, q, side, level, rng)
-        push, spread = moments_of(side.y, side.s, side.a, loaded.samples.stretch)
-        explained.append(
-            SliceExplanation(
-                index=q,
-                r=side.r,
-                g=side.g,
-                statistic=float(statistics[q]),
-                bandwidth=float(loaded.h[q]),
-                fraction=float(fractions[q]),
-                pvalue=float(pvalues[q]),
-                pvalue_adjusted=float(adjusted[q]),
-                leading_r=leading(side.r, names),
-                leading_g=leading(side.g, names),
-                witness=witness,
-                push=push,
-                spread=spread,
-                shape=_shape(witness, side.a, push, spread),
-            )
-        )
+    values = dict(
+        statistic=statistics, fraction=fractions, pvalue=pvalues, pvalue_adjusted=adjusted
+    )
+    explained = [
+        _explained_slice(loaded, q, values, names, level, rng) for q in order[:n_slices].tolist()
+    ]
     contributions = _contributions(loaded.engine(slice(None)))
     along = _oriented(loaded, order[0]).y
     caveats = caveats_of_samples(result, samples, order[0])
@@ -338,6 +321,33 @@ def explain(
         *_sorted(samples.rows, contributions, along),
         names,
         caveats + outliers,
+    )
+
+
+def _explained_slice(
+    loaded: _Loaded,
+    q: int,
+    values: Mapping[str, Array],
+    names: Sequence[str],
+    level: float,
+    rng: np.random.Generator,
+) -> SliceExplanation:
+    """The explanation of slice q; `values` of all slices are fields of it."""
+    side = _oriented(loaded, q)
+    witness = _witness(loaded, q, side, level, rng)
+    push, spread = moments_of(side.y, side.s, side.a, loaded.samples.stretch)
+    return SliceExplanation(
+        index=q,
+        r=side.r,
+        g=side.g,
+        bandwidth=float(loaded.h[q]),
+        leading_r=leading(side.r, names),
+        leading_g=leading(side.g, names),
+        witness=witness,
+        push=push,
+        spread=spread,
+        shape=_shape(witness, side.a, push, spread),
+        **{name: float(array[q]) for name, array in values.items()},
     )
 
 
