@@ -23,13 +23,13 @@ from ._validate import (
     check_choice,
     check_positive_vector,
     counted,
+    first_few,
     frozen,
 )
 from .compute.linalg import product
 from .compute.medians import median_distance, median_distances
 from .compute.projections import spread
 
-_SHOWN = 5  # slices that a message names
 _CONSTANT = 1e-13  # of the spread: what round-off leaves of the distances of a constant
 
 
@@ -108,7 +108,7 @@ class Kernel:
             raise FlatProjection(
                 "x",
                 f"does not vary along the projection of {flat.size} of {counted(m, 'slice')} "
-                f"({'slice' if flat.size == 1 else 'slices'} {_listing(flat)}): a constant "
+                f"({'slice' if flat.size == 1 else 'slices'} {first_few(flat)}): a constant "
                 "column, or all samples equal",
                 remedy=("Drop the column or set ", Option("bandwidth"), " of the kernel."),
             )
@@ -227,8 +227,3 @@ def as_kernel(kernel: KernelLike) -> Kernel:
         "must be 'rbf', 'imq' or a kernel object such as RBF(bandwidth=1.0), not "
         f"{type(kernel).__name__}",
     )
-
-
-def _listing(indices: np.ndarray) -> str:
-    shown = ", ".join(str(i) for i in indices[:_SHOWN])
-    return shown + (", ..." if len(indices) > _SHOWN else "")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .._validate import OptionFormat, counted
+from .._validate import OptionFormat, counted, first_few
 from .._version import __version__
 from ..comparison import has_interval
 from ..effects import effects_of, has_effects
@@ -219,8 +219,7 @@ def plain(value: Any) -> Any:
 def _files(tested: Tested) -> str:
     names = ""
     if tested.named:
-        more = ", ..." if tested.d > _SHOWN else ""
-        names = f" ({', '.join(tested.names[:_SHOWN])}{more})"
+        names = f" ({first_few(tested.names, _SHOWN)})"
     counts = f"{counted(tested.n, 'sample')} of {counted(tested.d, 'column')}{names}"
     return f"{counts} in {tested.samples}, against {tested.against}."
 
