@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._typing import Array
-from .metric import folds, moderate, shrinkage
+from .metric import folds, moderate, shrinkage, shrunk
 from .mixing import sizes_of_means
 from .model_moments import Bounded, moment_effects
 from .moments import DEGREES, location_and_unit, plain_moments
@@ -195,8 +195,7 @@ class ScoreRegression:
             cross = fs / count - np.outer(mean_f, mean_s)
             if count < _ENOUGH * d:
                 # Too few for a regression: what it is for samples of the model.
-                amount = shrinkage(int(count), d)
-                covariance = (1.0 - amount) * covariance + amount * np.diag(np.diag(covariance))
+                covariance = shrunk(covariance, shrinkage(int(count), d))
                 cross = -np.diag(kept)
             inverse = _inverse(covariance)
             found.append(_Fold(one, inverse, cross @ inverse))

@@ -63,7 +63,7 @@ def unsliced_members(plan: Plan, samples: Samples, weights: Weights | None) -> l
         metric = metric_of_all(plan, samples)
         blocks = in_one_metric(samples, metric, groups)
         h = _bandwidth(plan, blocks, samples.weights)
-        if groups == 1 and kind in ("auto", "diagonal") and _needs_others(samples):
+        if groups == 1 and kind in ("auto", "diagonal") and kept is None and are_needed(n, d):
             blocks = _in_units_of_others(samples)
         members += whole_vector_members(plan, blocks, h, samples, label, weights, linear=enough)
         if enough:
@@ -78,10 +78,6 @@ def unsliced_members(plan: Plan, samples: Samples, weights: Weights | None) -> l
         pair = in_the_metric_of_the_others(samples, metrics)
         members += moment_members(plan, pair, "full", weights, kept, sums=True)
     return members
-
-
-def _needs_others(samples: Samples) -> bool:
-    return samples.weights is None and are_needed(*samples.x.shape)
 
 
 def _in_units_of_others(samples: Samples) -> list[Block]:
