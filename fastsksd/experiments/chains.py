@@ -19,7 +19,7 @@ import numpy as np
 from .._typing import Array
 from ..gof import gof_test
 from .nuts import sample
-from .report import Block, Heading, Table, Text, rate_cells, rejections
+from .report import Block, Heading, Table, Text, cells_of, rate_cells, rejections
 from .runner import Row, Settings, Task
 
 FIGURES = False
@@ -221,10 +221,7 @@ def no_u_turn(
 
 
 def report(rows: list[Row], settings: Settings) -> list[Block]:
-    cells: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        key = tuple(row[name] for name in ("kind", "parameter", "chains", "draws", "d"))
-        cells.setdefault(key, []).append(row)
+    cells = cells_of(rows, "kind", "parameter", "chains", "draws", "d")
     table = []
     for key, some in cells.items():
         rejected, known = rejections(row["p"] for row in some)

@@ -28,7 +28,7 @@ from ..gof import gof_test
 from ..kernels import RBF
 from ..slices import Slices
 from .chains import autoregressive
-from .report import Block, Heading, Table, Text
+from .report import Block, Heading, Table, Text, cells_of
 from .runner import Row, Settings, Task
 
 FIGURES = False
@@ -185,17 +185,14 @@ def _interval(task: Task, settings: Settings, rng: np.random.Generator) -> list[
 
 def report(rows: list[Row], settings: Settings) -> list[Block]:
     def cells(kind: str, *names: str) -> list[tuple[list[Any], int, Callable[[str], float]]]:
-        groups: dict[tuple[Any, ...], list[Row]] = {}
-        for row in rows:
-            if row["kind"] == kind:
-                groups.setdefault(tuple(row[name] for name in names), []).append(row)
+        chosen = [row for row in rows if row["kind"] == kind]
         return [
             (
                 list(key),
                 sum(row["runs"] for row in some),
                 lambda name, some=some: float(np.mean([row[name] for row in some])),
             )
-            for key, some in groups.items()
+            for key, some in cells_of(chosen, *names).items()
         ]
 
     level = [

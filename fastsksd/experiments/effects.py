@@ -16,7 +16,7 @@ import numpy as np
 from .._typing import Array
 from ..effects import coordinate_effects
 from .posteriors.data import SCHOOLS
-from .report import Block, Heading, Table, Text
+from .report import Block, Heading, Table, Text, cells_of
 from .runner import Row, Settings, Task
 
 FIGURES = False
@@ -293,10 +293,7 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
 
 def _coverage(rows: list[Row]) -> Table:
     """How often intervals hold, and the errors of estimates, by cell."""
-    cells: dict[tuple[str, str, int], list[Row]] = {}
-    for row in rows:
-        if row["kind"] != "large":
-            cells.setdefault((row["kind"], row["model"], row["d"]), []).append(row)
+    cells = cells_of((row for row in rows if row["kind"] != "large"), "kind", "model", "d")
     titles = {
         "small": "independent",
         "chains": f"{_CHAINS} chains, coefficient {_MEMORY}",

@@ -26,7 +26,7 @@ from ..procedure.plan import Options
 from ..report.rates import interval
 from ..scale.refits import Refit, examine_in_own_metric, names_of
 from ..scale.refits import Task as OneRefit
-from .report import Block, Heading, Table, Text
+from .report import Block, Heading, Table, Text, cells_of
 from .runner import Row, Settings, Task
 
 FIGURES = False
@@ -185,13 +185,10 @@ def pvalues_of(rows: list[Row]) -> Array:
 
 
 def report(rows: list[Row], settings: Settings) -> list[Block]:
-    cells: dict[tuple[str, int], list[Row]] = {}
-    for row in rows:
-        cells.setdefault((row["case"], row["d"]), []).append(row)
     tests = ["refits", "naive", *(f"split {one}" for one in _SPLITS)]
     header = ["samples", "d", "tests", *tests, "failed refits"]
     tables: dict[bool, list[list[Any]]] = {True: [], False: []}
-    for (name, d), some in cells.items():
+    for (name, d), some in cells_of(rows, "case", "d").items():
         rates = []
         for test in tests:
             found = pvalues_of(some) if test == "refits" else np.array([row[test] for row in some])

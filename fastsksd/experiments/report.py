@@ -165,6 +165,14 @@ img {{ max-width: 100%; }}
 """
 
 
+def cells_of(rows: Iterable[dict[str, Any]], *names: str) -> dict[tuple[Any, ...], list[Any]]:
+    """Rows by the values of some of their entries, in the order in which these occur."""
+    cells: dict[tuple[Any, ...], list[Any]] = {}
+    for row in rows:
+        cells.setdefault(tuple(row[name] for name in names), []).append(row)
+    return cells
+
+
 def count_rejection(counts: dict[Any, list[int]], key: Any, pvalue: float) -> None:
     """Add a test at level 0.05 to ``counts[key]``, a list of rejections and tests."""
     count = counts.setdefault(key, [0, 0])

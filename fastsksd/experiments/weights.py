@@ -17,7 +17,7 @@ import numpy as np
 
 from .._typing import Array
 from ..gof import gof_test
-from .report import Block, Heading, Table, Text, rate_cells, rejections
+from .report import Block, Heading, Table, Text, cells_of, rate_cells, rejections
 from .runner import Row, Settings, Task
 
 FIGURES = False
@@ -80,11 +80,8 @@ def weighted_samples(kind: str, d: int, n: int, rng: np.random.Generator) -> tup
 
 
 def report(rows: list[Row], settings: Settings) -> list[Block]:
-    cells: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        cells.setdefault((row["kind"], row["d"], row["n"]), []).append(row)
     table = []
-    for key, some in cells.items():
+    for key, some in cells_of(rows, "kind", "d", "n").items():
         sizes = [row["effective"] for row in some if row["weighted"]]
         level, bounds = _rate(some, "right", True)
         others = [
