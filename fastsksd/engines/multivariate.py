@@ -55,10 +55,6 @@ class MultivariateEngine(PairTerms):
         )
         return entries * self.factor, np.atleast_1d(sums.sum() * self.factor)
 
-    def diagonal(self) -> Array:
-        """The sum of `diagonal_terms`, (1,)."""
-        return np.atleast_1d(self.diagonal_terms().sum())
-
     def diagonal_terms(self) -> Array:
         """Terms of each sample with itself, (n,)."""
         return (np.einsum("id,id->i", self.s, self.s) + self.d) * self.factor
@@ -132,10 +128,6 @@ class KernelPairs(PairTerms):
             rows.start == columns.start,
         )
         return entries, np.atleast_1d(entries.sum())
-
-    def diagonal(self) -> Array:
-        """The sum of `diagonal_terms`, (1,)."""
-        return np.array([float(self.n)])
 
     def diagonal_terms(self) -> Array:
         """Terms of each sample with itself, (n,)."""
