@@ -16,6 +16,7 @@ import numpy as np
 from .._typing import Array
 from ..effects import coordinate_effects
 from .posteriors.data import SCHOOLS
+from .problems import correlated
 from .report import Block, Heading, Table, Text, cells_of
 from .runner import Row, Settings, Task
 
@@ -73,7 +74,7 @@ def make_target(name: str, d: int) -> Target:
             zero,
             np.sqrt(1.0 + 1.5**2) * one,
         )
-    covariance = 0.6 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    covariance = correlated(d)
     root, precision = np.linalg.cholesky(covariance), np.linalg.inv(covariance)
     if name == "normal":
         return Target(
@@ -247,8 +248,7 @@ def _chains(model: str, d: int, n: int, rng: np.random.Generator) -> Array:
         from scipy.special import ndtr, stdtrit
 
         z = stdtrit(_NU, ndtr(z))
-    covariance = 0.6 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
-    return z.transpose(1, 0, 2).reshape(-1, d) @ np.linalg.cholesky(covariance).T
+    return z.transpose(1, 0, 2).reshape(-1, d) @ np.linalg.cholesky(correlated(d)).T
 
 
 def _large_effect(target: Target, task: Task, settings: Settings, rng: np.random.Generator) -> Row:

@@ -26,6 +26,7 @@ from ..procedure.plan import Options
 from ..report.rates import interval
 from ..scale.refits import Refit, examine_in_own_metric, names_of
 from ..scale.refits import Task as OneRefit
+from .problems import correlated
 from .report import Block, Heading, Table, Text, cells_of
 from .runner import Row, Settings, Task
 
@@ -116,7 +117,7 @@ class Case(NamedTuple):
 
 def make_case(name: str, d: int) -> Case:
     """A case by name; correlations are those of an AR(1) process with coefficient 0.6."""
-    root = np.linalg.cholesky(0.6 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d))))
+    root = np.linalg.cholesky(correlated(d))
     normal = models.Gaussian.fit
     if name == "normal":
         return Case(lambda n, rng: rng.standard_normal((n, d)) @ root.T, normal, True)

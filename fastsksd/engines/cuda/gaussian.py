@@ -14,6 +14,7 @@ import numpy as np
 from numba import float64, int64, void
 
 from ..._typing import Array
+from ...compute.linalg import quotients
 from ...compute.pointwise import exp_nonpositive
 from ..gaussian import MOST_STEPS, no_convergence
 from . import data, smoothing
@@ -299,15 +300,11 @@ class CudaGaussianMatrix:
             curvature = row_dots(direction, image, ones) + eta * row_dots(
                 direction, direction, ones
             )
-            step = np.divide(norms, curvature, out=np.zeros_like(norms), where=curvature > 0)
-            descend()(grid, upload(step), eta, direction, image, solution, residual)
-            updated = row_dots(residual, residual, ones)
-            turn()(
-                grid,
-                upload(np.divide(updated, norms, out=np.zeros_like(norms), where=norms > 0)),
-                residual,
-                direction,
+            descend()(
+                grid, upload(quotients(norms, curvature)), eta, direction, image, solution, residual
             )
+            updated = row_dots(residual, residual, ones)
+            turn()(grid, upload(quotients(updated, norms)), residual, direction)
             norms = updated
         return None
 
