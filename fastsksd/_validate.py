@@ -54,6 +54,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def first_few(items: Sequence[object] | np.ndarray, most: int = 5) -> str:
+    """The first of these, as in "1, 2, 3, ..."."""
+    return ", ".join([*map(str, items[:most]), *(["..."] if len(items) > most else [])])
+
+
 class AboutArgument(Exception):
     """An error that knows which argument is wrong.
 
@@ -439,11 +444,10 @@ def _check_finite(name: str, array: Array, returned: bool = False) -> None:
     if not bad.any():
         return
     rows = np.flatnonzero(bad.any(axis=1))
-    shown = ", ".join(str(row) for row in rows[:5]) + (", ..." if rows.size > 5 else "")
     verb = "returned" if returned else "holds"
     count = f"{rows.size} of {counted(array.shape[0], 'row')}"
     which = "row" if rows.size == 1 else "rows"
-    raise ArgumentError(name, f"{verb} NaN or infinity in {count} ({which} {shown})")
+    raise ArgumentError(name, f"{verb} NaN or infinity in {count} ({which} {first_few(rows)})")
 
 
 def _listing(choices: Iterable[str]) -> str:

@@ -293,8 +293,8 @@ def gof_test(
     samples. With heavy tails the kernels of slices fade beyond about 25 bandwidths (8 for IMQ), and
     not before 99% of the samples. A number of training samples (``train=5000``) then fixes metrics,
     bandwidths and ranges too, and the kernels of slices fade beyond their range. With
-    null="spectral" kernels of the whole
-    vector look at the pairs within groups of 500 samples beyond 1000.
+    null="spectral" kernels of the whole vector look at the pairs within groups of 500 samples
+    beyond 1000.
 
     References
     ----------
@@ -440,7 +440,7 @@ def examine(x: Any, score: Any, options: Options) -> Examined:
         split,
         outcome,
         names,
-        None if baseline is not None else _active_slices(found),
+        None if baseline is not None else found.active,
         None if of_chains is None else of_chains.numbers,
         start,
         searched,
@@ -449,44 +449,19 @@ def examine(x: Any, score: Any, options: Options) -> Examined:
 
 def concluded(examined: Examined, verdict: Verdict) -> GofResult:
     """The result of a test with its verdict."""
-    plan, split, start, searched = examined.plan, examined.split, examined.start, examined.searched
-    end = time.perf_counter()
-    timings = {"slices": searched - start, "statistic": end - searched, "total": end - start}
-    dependence = 0.0 if plan.in_order else neighbour_correlation(examined.samples)
-    result = _result(
-        plan, split, examined.outcome, verdict, examined.names, timings, examined.active, dependence
-    )
-    result = replace(result, score_noise=_score_noise(split))
-    return result if examined.chain is None else replace(result, _chain=examined.chain)
-
-
-def _result(
-    plan: Plan,
-    split: Split,
-    outcome: Outcome,
-    verdict: Verdict,
-    names: tuple[str, ...] | None,
-    timings: dict[str, float],
-    active: Slices | None,
-    dependence: float,
-) -> GofResult:
-    strongest, sliced = verdict.strongest, verdict.sliced
+    plan, split, outcome = examined.plan, examined.split, examined.outcome
+    start, searched, end = examined.start, examined.searched, time.perf_counter()
     lag, weights = split.lag, plan.weights
     needed = 0 if lag is None else lag.needed
     if weights is not None:
         needed = draws_needed(weights)
     if needed:
         verdict = verdict.withheld()
-    samples, stretch = _held(split, _stretch_of(split, sliced.part))
+    samples, stretch = _held(split, _stretch_of(split, verdict.sliced.part))
     sets = [one for one in outcome.members if one.slices is not None] or outcome.members
     used = {name for one in sets for name in one.engine.split(" and ")}
     return GofResult(
-        statistic=strongest.statistic,
-        pvalue=verdict.pvalue,
-        null_distribution=verdict.null_distribution,
-        slices=sliced.slices,
-        slice_statistics=sliced.statistics,
-        bandwidths=sliced.bandwidths,
+        **verdict.fields(),
         n_test=split.n_test,
         n_train=split.n_train,
         null=plan.null,
@@ -494,23 +469,21 @@ def _result(
         kernel=outcome.kernel or plan.kernel.name,
         method="sksd" if plan.baseline is None else plan.baseline.name,
         lag=outcome.lag,
-        neighbour_correlation=dependence,
+        neighbour_correlation=0.0 if plan.in_order else neighbour_correlation(examined.samples),
+        score_noise=_score_noise(split),
         draws_needed=needed,
         chains=split.chains,
         effective_draws=split.samples.effective if lag is None else lag.effective,
         weighted=weights is not None,
         locations=outcome.locations,
         n_model=outcome.n_model,
-        members=verdict.members,
-        evidence=verdict.evidence,
-        coordinate_statistics=None if strongest.coordinates is None else strongest.coordinates(),
-        slice_units=sliced.units,
-        timings=timings,
-        names=names,
+        timings={"slices": searched - start, "statistic": end - searched, "total": end - start},
+        names=examined.names,
         _whole=samples,
         _stretch=stretch,
-        _active=active,
-        _fold_pairs=sliced.fold_pairs,
+        _chain=examined.chain,
+        _active=examined.active,
+        _fold_pairs=verdict.sliced.fold_pairs,
         _baseline=cast("Baseline | None", plan.baseline),
     )
 
@@ -536,14 +509,6 @@ def _held(split: Split, stretch: slice) -> tuple[Samples, slice]:
     kept = typical_rows(samples.weights, LARGEST_CUT)
     first, last = (int(np.count_nonzero(kept[:k])) for k in (stretch.start, stretch.stop))
     return samples.chosen(kept)._replace(weights=None), slice(first, last)
-
-
-def _active_slices(found: Split) -> Slices | None:
-    """All active slices of the first part that has some, with their eigenvalues."""
-    for part in found.parts:
-        if part.active is not None:
-            return part.active if part.metric is None else part.metric.to_user(part.active)[0]
-    return None
 
 
 def _stretch_of(split: Split, name: str) -> slice:

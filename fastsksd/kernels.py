@@ -23,10 +23,14 @@ from ._validate import (
     check_choice,
     check_positive_vector,
     counted,
+    first_few,
     frozen,
 )
-from .compute.medians import median_distances
+from .compute.linalg import product
+from .compute.medians import median_distance, median_distances
 from .compute.projections import spread
+
+_CONSTANT = 1e-13  # of the spread: what round-off leaves of the distances of a constant
 
 
 class FlatProjection(ArgumentError):
@@ -99,12 +103,12 @@ class Kernel:
                 )
             return np.broadcast_to(given, m).astype(float)
         h = median_distances(y)
-        flat = np.flatnonzero(h <= 1e-13 * scale)  # what round-off leaves of a constant
+        flat = np.flatnonzero(h <= _CONSTANT * scale)
         if flat.size:
             raise FlatProjection(
                 "x",
                 f"does not vary along the projection of {flat.size} of {counted(m, 'slice')} "
-                f"({'slice' if flat.size == 1 else 'slices'} {_listing(flat)}): a constant "
+                f"({'slice' if flat.size == 1 else 'slices'} {first_few(flat)}): a constant "
                 "column, or all samples equal",
                 remedy=("Drop the column or set ", Option("bandwidth"), " of the kernel."),
             )
@@ -136,6 +140,30 @@ class Kernel:
             return self.bandwidths(y, most)
         except FlatProjection:
             return self.bandwidths(y, spread(x, g))
+
+
+def check_one_bandwidth(kernel: Kernel, method: str) -> None:
+    """A kernel of the whole vector has one bandwidth."""
+    if np.ndim(kernel.bandwidth):
+        raise ArgumentError("kernel", f"of the {method} must have one bandwidth; got one per slice")
+
+
+def one_bandwidth(kernel: Kernel, x: Array, method: str) -> float:
+    """The bandwidth of a kernel of the whole vector: a number, or the median distance in `x`."""
+    check_one_bandwidth(kernel, method)
+    given = kernel.bandwidth
+    return median_distance(x) if isinstance(given, str) else float(np.asarray(given))
+
+
+def bandwidths_of_part(x: Array, everything: Array, g: Array) -> Array | None:
+    """Median bandwidths of a part of the samples along directions g.
+
+    Where the part does not vary, it is the deviation of all samples. None if they do not either.
+    """
+    least = _CONSTANT * spread(everything, g)
+    h, deviation = median_distances(product(g, x)), product(g, everything).std(axis=1)
+    h = np.where(h > least, h, deviation)
+    return None if np.any(h <= least) else h
 
 
 class RBF(Kernel):
@@ -199,8 +227,3 @@ def as_kernel(kernel: KernelLike) -> Kernel:
         "must be 'rbf', 'imq' or a kernel object such as RBF(bandwidth=1.0), not "
         f"{type(kernel).__name__}",
     )
-
-
-def _listing(indices: np.ndarray, limit: int = 5) -> str:
-    shown = ", ".join(str(i) for i in indices[:limit])
-    return shown + (", ..." if len(indices) > limit else "")

@@ -176,7 +176,7 @@ class GofResult:
         """Samples that the slices were tested on; for other methods, all that were tested."""
         if self._whole is None or self._stretch is None:
             return None
-        return self._whole.part(self._stretch)
+        return self._whole.chosen(self._stretch)
 
     def reject(self, alpha: float = 0.05) -> bool:
         """Whether the model is rejected at level `alpha`.

@@ -9,7 +9,7 @@ from scipy import optimize, stats
 
 import fastsksd as fs
 from fastsksd.effects import Effect, Tolerance
-from fastsksd.experiments.effects import make_law
+from fastsksd.experiments.effects import make_target
 from fastsksd.procedure.location_scale import marginal_pvalues
 from fastsksd.report.wording import effect_words
 from fastsksd.report.worst import worst_directions
@@ -113,12 +113,12 @@ def test_generalised_normal_models_have_exact_stretches():
 @pytest.mark.parametrize("name", ["normal", "t", "multivariate t"])
 def test_intervals_cover_small_effects(name):
     rng = np.random.default_rng(11)
-    law, d, runs = make_law(name, 5), 5, 60
+    target, d, runs = make_target(name, 5), 5, 60
     hits = np.zeros(2)
     for _ in range(runs):
         shift, log_stretch = rng.uniform(-0.08, 0.08, d), rng.uniform(-0.04, 0.04, d)
-        x = law.draw(500, rng) * np.exp(log_stretch) + shift * law.deviation
-        alone = fs.effect_sizes(x, law.score).at(simultaneous=False)
+        x = target.draw(500, rng) * np.exp(log_stretch) + shift * target.deviation
+        alone = fs.effect_sizes(x, target.score).at(simultaneous=False)
         for k, (truth, interval) in enumerate(
             [(shift, alone.shift_interval), (np.exp(log_stretch), alone.stretch_interval)]
         ):
@@ -158,11 +158,11 @@ def test_simultaneous_intervals_are_those_of_sidak():
 @pytest.mark.parametrize("name", ["normal", "t"])
 def test_effects_do_not_depend_on_units(name):
     rng = np.random.default_rng(2)
-    law = make_law(name, 3)
-    x = law.draw(300, rng) + np.array([0.2, 0.0, 0.0])
+    target = make_target(name, 3)
+    x = target.draw(300, rng) + np.array([0.2, 0.0, 0.0])
     scale, place = np.array([1e-6, 1.0, 1e5]), np.array([1.0, -2.0, 3e6])
-    plain = fs.effect_sizes(x, law.score)
-    other = fs.effect_sizes(place + scale * x, law.score(x) / scale)
+    plain = fs.effect_sizes(x, target.score)
+    other = fs.effect_sizes(place + scale * x, target.score(x) / scale)
     for field in ("shift", "stretch", "shift_error", "log_stretch_error"):
         np.testing.assert_allclose(getattr(other, field), getattr(plain, field), rtol=1e-5)
 
@@ -170,15 +170,15 @@ def test_effects_do_not_depend_on_units(name):
 def test_effects_turn_with_the_coordinates():
     # Along a direction g, whatever the coordinates that x is written in.
     rng = np.random.default_rng(4)
-    law = make_law("t", 3)
-    x = law.draw(500, rng) * [1.2, 1.0, 1.0]
+    target = make_target("t", 3)
+    x = target.draw(500, rng) * [1.2, 1.0, 1.0]
     a = rng.standard_normal((3, 3))
     g = rng.standard_normal((1, 3))
     g /= np.linalg.norm(g)
     turned = g @ np.linalg.inv(a)
     turned /= np.linalg.norm(turned)
-    one = fs.effect_sizes(x, law.score, slices=(g, g))
-    other = fs.effect_sizes(x @ a.T, law.score(x) @ np.linalg.inv(a), slices=(turned, turned))
+    one = fs.effect_sizes(x, target.score, slices=(g, g))
+    other = fs.effect_sizes(x @ a.T, target.score(x) @ np.linalg.inv(a), slices=(turned, turned))
     # The learning of r leaves outliers of the coordinates out, which are not the same.
     assert other.stretch[3] == pytest.approx(one.stretch[3], rel=0.02)
     assert abs(other.shift[3]) == pytest.approx(abs(one.shift[3]), abs=0.02)
@@ -272,11 +272,11 @@ def test_words_say_how_much():
 
 def test_marginal_pvalues_are_uniform_and_see_tails():
     rng = np.random.default_rng(0)
-    law = make_law("t", 5)
+    target = make_target("t", 5)
     pvalues = []
     for _ in range(60):
-        x = law.draw(400, rng)
-        pvalues.append(marginal_pvalues(x, law.score(x)))
+        x = target.draw(400, rng)
+        pvalues.append(marginal_pvalues(x, target.score(x)))
     low, high = stats.binom.ppf([1e-4, 1 - 1e-4], 300, 0.05)
     assert low - 5 <= np.sum(np.array(pvalues) <= 0.05) <= high
     x = rng.laplace(size=(1000, 2)) / math.sqrt(2)
@@ -388,11 +388,11 @@ def test_a_batch_keeps_the_verdict_though_not_the_samples(tmp_path):
 
 
 def test_numbers_of_a_funnel_are_rough():
-    law = make_law("eight schools", 10)
+    target = make_target("eight schools", 10)
     rng = np.random.default_rng(0)
-    x = law.draw(4000, rng)
+    x = target.draw(4000, rng)
     names = ["mu", "log_tau", *(f"theta[{k}]" for k in range(8))]
-    right = fs.effect_sizes(x, law.score, names=names)
+    right = fs.effect_sizes(x, target.score, names=names)
     assert right["log_tau"].rough and not right["mu"].rough
     assert "rough, as shapes differ or the model is far from normal: log_tau" in repr(right)
     assert effect_words(Effect("a", 1.0, (0.5, 1.5), 1.0, (0.9, 1.1), rough=True)) == [
@@ -409,7 +409,7 @@ def test_intervals_hold_where_shapes_differ(shape):
     """Laplace's approximation of the logarithm of a gamma variable: normal, where that is skew."""
     from scipy.stats import loggamma
 
-    law = loggamma(shape)
+    target = loggamma(shape)
     low, high = [], []
     for seed in range(20):
         z = np.random.default_rng(seed).standard_normal((1000, 1))
@@ -417,7 +417,7 @@ def test_intervals_hold_where_shapes_differ(shape):
         effects = fs.effect_sizes(x, shape - np.exp(x))
         low.append([effects.shift_interval[0, 0], effects.stretch_interval[0, 0]])
         high.append([effects.shift_interval[0, 1], effects.stretch_interval[0, 1]])
-    truth = [(np.log(shape) - law.mean()) / law.std(), 1.0 / np.sqrt(shape) / law.std()]
+    truth = [(np.log(shape) - target.mean()) / target.std(), 1.0 / np.sqrt(shape) / target.std()]
     if shape >= 1.0:
         assert ((low < np.array(truth)) & (truth < np.array(high))).mean() > 0.9
     assert effects.rough[0] == (shape <= 1.0)
@@ -429,9 +429,9 @@ def test_intervals_hold_where_shapes_differ(shape):
 def test_methods_agree_where_shapes_do():
     rng = np.random.default_rng(0)
     for name, slack in (("normal", 1e-3), ("t", 0.08)):
-        law = make_law(name, 3)
-        x = law.draw(1000, rng) * 1.2 + 0.1
-        effects = fs.effect_sizes(x, law.score)
+        target = make_target(name, 3)
+        x = target.draw(1000, rng) * 1.2 + 0.1
+        effects = fs.effect_sizes(x, target.score)
         np.testing.assert_allclose(effects.moment_shift, effects.shift, atol=slack)
         np.testing.assert_allclose(effects.moment_stretch, effects.stretch, rtol=slack)
         assert not effects.rough.any()

@@ -9,7 +9,6 @@ import numpy as np
 
 from .._typing import Array, Score
 from .._validate import ArgumentError, Option, check_samples
-from ..compute.medians import median_distance
 from ..engines import PairEngine
 from ..kernels import Kernel
 from ..procedure.evaluation import Outcome
@@ -128,7 +127,7 @@ class Baseline:
             What `prepare` returned.
         """
         part = split.parts[-1]
-        samples = split.samples.part(part.stretch)
+        samples = split.samples.chosen(part.stretch)
         check_test_size(part.n)
         weights = None
         if plan.null in ("wild", "bootstrap"):
@@ -223,15 +222,6 @@ class Baseline:
         return None
 
 
-def one_bandwidth(kernel: Kernel, x: Array, method: str) -> float:
-    """The bandwidth of a kernel of all coordinates: a number, or the median distance in `x`."""
-    if np.ndim(kernel.bandwidth):
-        raise ArgumentError("kernel", f"of the {method} must have one bandwidth; got one per slice")
-    if isinstance(kernel.bandwidth, str):
-        return median_distance(x)
-    return float(np.asarray(kernel.bandwidth))
-
-
 def samples_of_model(
     model: Any, count: int, d: int, method: str, rng: np.random.Generator
 ) -> Array:
@@ -255,4 +245,4 @@ def samples_of_model(
     return check_samples(drawn, "score.sample", min_rows=count, d=d)
 
 
-__all__ = ["Baseline", "Task", "one_bandwidth", "samples_of_model"]
+__all__ = ["Baseline", "Task", "samples_of_model"]

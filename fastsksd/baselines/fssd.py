@@ -26,11 +26,11 @@ from .._typing import Array
 from .._validate import ArgumentTypeError, check_integer, check_statistic
 from ..engines import PairEngine
 from ..engines.features import FeaturePairs
-from ..kernels import KERNELS
+from ..kernels import KERNELS, one_bandwidth
 from ..procedure.evaluate import evaluate_pairs
 from ..procedure.evaluation import Outcome
 from ..procedure.split import Samples
-from .base import Baseline, Task, one_bandwidth
+from .base import Baseline, Task
 
 _RIDGE = 0.01  # of the power criterion
 # Multiples of the bandwidth that are tried before the ascent.

@@ -8,11 +8,11 @@ from typing import Any, cast
 from .._typing import Array
 from ..engines import PairEngine
 from ..engines.multivariate import ksd_pairs
-from ..kernels import KERNELS
+from ..kernels import KERNELS, one_bandwidth
 from ..procedure.evaluate import evaluate_pairs
 from ..procedure.evaluation import Outcome
 from ..procedure.split import Samples
-from .base import Baseline, Task, one_bandwidth
+from .base import Baseline, Task
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,10 +25,9 @@ from .._validate import (
 )
 from ..compute.linalg import product, quadratic_forms
 from ..engines.multivariate import KernelPairs
-from ..engines.pairs import tiles
-from ..kernels import Kernel, as_kernel
+from ..kernels import Kernel, as_kernel, one_bandwidth
 from ..procedure.evaluation import Evaluation, Outcome
-from .base import Baseline, Task, one_bandwidth, samples_of_model
+from .base import Baseline, Task, samples_of_model
 
 _BATCH = 2**24  # signs in memory at a time
 
@@ -196,8 +195,7 @@ def _sums(pairs: KernelPairs, signs: np.ndarray) -> tuple[Array, Array, Array]:
     """
     count, n = signs.shape
     forms, row_sums = np.zeros(count), np.zeros(n)
-    for rows, columns in tiles(n):
-        entries, _ = pairs.tile(rows, columns)
+    for rows, columns, entries, _ in pairs.tiles():
         forms += 2.0 * quadratic_forms(entries[None], signs, rows.start, columns.start)[0]
         row_sums[rows] += entries.sum(axis=1)
         row_sums[columns] += entries.sum(axis=0)

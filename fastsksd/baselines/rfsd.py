@@ -62,8 +62,8 @@ from .._validate import (
     check_statistic,
     evaluate_score,
 )
-from ..compute.jit import compiled, parallel, prefer_wide_vectors
-from ..compute.linalg import gram
+from ..compute.jit import parallel
+from ..compute.linalg import add_scaled, gram
 from ..compute.medians import median_distance
 from ..procedure.evaluation import Evaluation, Outcome
 from .base import Baseline, Task, samples_of_model
@@ -227,16 +227,9 @@ def _means_of_rows(pool: Array, rows: np.ndarray) -> Array:
     means = np.zeros((rows.shape[0], pool.shape[1]))
     for b in numba.prange(rows.shape[0]):
         for i in range(rows.shape[1]):
-            _add_row(pool[rows[b, i]], means[b])
+            add_scaled(means[b], 1.0, pool[rows[b, i]])
         means[b] /= rows.shape[1]
     return means
-
-
-@compiled
-def _add_row(row: Array, total: Array) -> None:
-    prefer_wide_vectors()
-    for k in range(row.size):
-        total[k] += row[k]
 
 
 def _normal_means(pool: Array, n: int, count: int, rng: np.random.Generator) -> Array:

@@ -21,6 +21,7 @@ from ..compute.medians import median_distances
 from ..compute.threads import get_num_threads
 from ..discrepancy import sksd
 from ..engines import ENGINES, expected_cost, load
+from ..experiments.runner import processor
 from ..gof import gof_test
 from ..kernels import IMQ, RBF
 from ..learning import fit_ica, ica_problem
@@ -204,19 +205,19 @@ def run_bench(repeat: int = 7) -> Iterator[str]:
     rng = np.random.default_rng(0)
     works = _works(rng)
     yield f"fastsksd {__version__}, numba {numba.__version__}, numpy {np.__version__}, "
-    yield f"Python {platform.python_version()}, {_cpu()}, {os.cpu_count()} cores, "
+    yield f"Python {platform.python_version()}, {processor()}, {os.cpu_count()} cores, "
     yield f"{get_num_threads()} threads"
     yield ""
     yield "| work | first call | fastsksd | NumPy | ratio |"
     yield "|---|---|---|---|---|"
     for name, ours, theirs in works:
-        first = _seconds(ours)
-        slow = first > 2.0 and _seconds(ours) > 1.0
-        own = np.median([_seconds(ours) for _ in range(1 if slow else repeat)])
+        first = seconds_of(ours)
+        slow = first > 2.0 and seconds_of(ours) > 1.0
+        own = np.median([seconds_of(ours) for _ in range(1 if slow else repeat)])
         reference = (
             None
             if theirs is None
-            else np.median([_seconds(theirs) for _ in range(1 if slow else max(2, repeat // 3))])
+            else np.median([seconds_of(theirs) for _ in range(1 if slow else max(2, repeat // 3))])
         )
         ratio = ("", "") if reference is None else (_show(reference), f"{reference / own:.0f}x")
         yield f"| {name} | {_show(first)} | {_show(own)} | {ratio[0]} | {ratio[1]} |"
@@ -269,7 +270,7 @@ def _scaling_table(rng: np.random.Generator) -> Iterator[str]:
             ):
                 continue
             job()
-            seconds[name, n] = min(_seconds(job) for _ in range(3))
+            seconds[name, n] = min(seconds_of(job) for _ in range(3))
     for n in sizes:
         seconds.setdefault(
             ("statistic, RBF, direct", n),
@@ -302,7 +303,7 @@ def _engine_table(repeat: int) -> Iterator[str]:
             for name in ENGINES:
                 work = _engine_work(name, code, y, s, a, h, weights if n_resamples else None)
                 work()
-                seconds[name] = min(_seconds(work) for _ in range(max(3, repeat)))
+                seconds[name] = min(seconds_of(work) for _ in range(max(3, repeat)))
             costs = dict(
                 zip(
                     ENGINES,
@@ -352,24 +353,15 @@ def _numpy_gibbs(rbm: GaussBernRBM, chains: int, steps: int) -> Array:
     return x
 
 
-def _seconds(work: Callable[[], Any]) -> float:
+def seconds_of(work: Callable[..., Any], *arguments: Any) -> float:
+    """Seconds that a call takes."""
     start = time.perf_counter()
-    work()
+    work(*arguments)
     return time.perf_counter() - start
 
 
 def _show(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.1f} ms"
-
-
-def _cpu() -> str:
-    try:
-        with open("/proc/cpuinfo") as lines:
-            return next(
-                line.split(":")[1].strip() for line in lines if line.startswith("model name")
-            )
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def _peak_memory() -> str:

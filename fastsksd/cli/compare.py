@@ -11,14 +11,15 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+from .._validate import counted
 from ..comparison import Comparison, compare
 from ..report.comparison import comparison_tables
 from .files import is_netcdf, open_file
 from .output import check_page, plain
-from .shell import Shell
-from .sources import FileError, finite_rows, plural, read_all
+from .shell import CommandError, Shell
+from .sources import FileError, finite_rows, read_all
 from .targets import load_score
-from .test import CommandError, message
+from .test import message, open_beside
 
 
 def run_compare(arguments: Namespace) -> int:
@@ -71,10 +72,7 @@ def as_page(compared: Comparison, arguments: Namespace) -> str:
 
 def _compared(arguments: Namespace, shell: Shell) -> tuple[Comparison, int]:
     """The comparison, and the number of rows left out."""
-    if arguments.html is not None:
-        problem = check_page(arguments.html)
-        if problem is not None:
-            raise CommandError(f"--html {arguments.html}: {problem}")
+    check_page(arguments.html)
     names = ("lag", "n_slices", "kernel", "train", "level")
     given = {name: getattr(arguments, name) for name in names}
     options = {name: value for name, value in given.items() if value is not None}
@@ -126,13 +124,11 @@ def _read(path: str, arguments: Namespace) -> tuple[Any, Any, int]:
         raise FileError(f"{path}: .nc files can't be compared; write the draws to a .csv or .npy")
     columns, labels = arguments.columns, None
     if arguments.chains is not None:
-        labels = open_file(path, arguments.chains)
-        if len(labels.columns) > 1:
-            raise CommandError("--chains must name one column, with a label for every row")
+        labels = open_beside(path, "chains", arguments.chains)
         if columns is None:
             columns = [k for k in range(labels.width) if k != labels.columns[0]]
     sources = [open_file(path, columns), *([labels] if labels is not None else [])]
     kept, dropped = finite_rows(sources, read_all(sources), drop=arguments.drop_nan)
     if dropped and not arguments.quiet:
-        print(f"note: left out: {plural(dropped, 'row')} of {path}", file=sys.stderr)
+        print(f"note: left out: {counted(dropped, 'row')} of {path}", file=sys.stderr)
     return kept[0], kept[1][:, 0] if labels is not None else None, dropped

@@ -5,7 +5,6 @@ Kernels are compared with the predictions of `fastsksd.engines.cuda.report`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from ..engines import cuda, load
 from ..gof import gof_test
 from ..slices import random_slices
+from .bench import seconds_of
 
 SIZES = {"n": 20_000, "m": 16, "n_resamples": 1000, "n_test": 10_000, "d": 50}
 
@@ -38,8 +38,8 @@ def run_device_bench(repeat: int = 7, sizes: Mapping[str, int] | None = None) ->
         yield "| work | first call | measured | units per second | predicted at most | fraction |"
         yield "|---|---|---|---|---|---|"
         for title, units, job in _kernels(sizes):
-            first = _seconds(job)
-            seconds = min(_seconds(job) for _ in range(repeat))
+            first = seconds_of(job)
+            seconds = min(seconds_of(job) for _ in range(repeat))
             rate = units / seconds
             limit = predicted.get(title)
             against = " |" if limit is None else f"{limit:.2e} | {rate / limit:.0%}"
@@ -51,8 +51,8 @@ def run_device_bench(repeat: int = 7, sizes: Mapping[str, int] | None = None) ->
         yield "|---|---|---|---|"
         for title, test in _tests(sizes):
             test("cuda")
-            gpu_time = min(_seconds(test, "cuda") for _ in range(repeat))
-            cpu_time = _seconds(test, "cpu")
+            gpu_time = min(seconds_of(test, "cuda") for _ in range(repeat))
+            cpu_time = seconds_of(test, "cpu")
             ratio = f"{cpu_time / gpu_time:.1f}x"
             yield f"| {title} | {cpu_time:.2f} s | {gpu_time:.2f} s | {ratio} |"
         yield ""
@@ -106,9 +106,3 @@ def _tests(sizes: Mapping[str, int]) -> Iterator[tuple[str, Callable[[str], Any]
             x, np.negative, n_slices=min(10, sizes["d"]), n_resamples=count, engine=engine, rng=0
         ),
     )
-
-
-def _seconds(work: Callable[..., Any], *arguments: Any) -> float:
-    start = time.perf_counter()
-    work(*arguments)
-    return time.perf_counter() - start

@@ -21,6 +21,7 @@ from ..discrepancy import sksd
 from ..gof import gof_test
 from ..refine import refine_slices
 from ..slices import active_slices, random_slices
+from .bench import seconds_of
 
 _MOST_SECONDS = 300  # after which a neighbour ends, whatever happens to this process
 _NEIGHBOUR = "import sys, time\nend = time.time() + {}\nwhile time.time() < end: sum(range(10000))"
@@ -75,13 +76,7 @@ def _both(work: Callable[[], Any], repeat: int) -> tuple[float, float]:
     """Median seconds on all threads and on one, taken in turn."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(repeat):
-        times[0].append(_seconds(work))
+        times[0].append(seconds_of(work))
         with single_thread():
-            times[1].append(_seconds(work))
+            times[1].append(seconds_of(work))
     return float(np.median(times[0])), float(np.median(times[1]))
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start

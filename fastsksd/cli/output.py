@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .._validate import OptionFormat
+from .._validate import OptionFormat, counted, first_few
 from .._version import __version__
 from ..comparison import has_interval
 from ..effects import effects_of, has_effects
@@ -25,7 +25,7 @@ from ..report.explain import explain, is_explicable
 from ..report.tables import effects_table, facts
 from ..report.wording import summary
 from ..result import GofResult
-from .sources import plural
+from .shell import CommandError
 
 _NO_SAMPLES = (
     "A stream keeps no samples, so that it can't show where the model fails; --no-stream on a file "
@@ -189,19 +189,20 @@ def as_page(tested: Tested) -> str:
     return page(f"{Path(tested.samples).name}: does the model fit?", blocks)
 
 
-def check_page(path: str) -> str | None:
-    """What is wrong with a page that is to be written there, if anything."""
+def check_page(path: str | None) -> None:
+    """The page asked for, if any, must be one that can be written there."""
+    if path is None:
+        return
     if Path(path).suffix.lower() not in (".html", ".htm"):
-        return "the name must end in .html"
+        raise CommandError(f"--html {path}: the name must end in .html")
     existed = os.path.exists(path)
     try:
         with open(path, "ab"):
             pass
     except OSError as error:
-        return f"can't be written: {error.strerror}"
+        raise CommandError(f"--html {path}: can't be written: {error.strerror}") from error
     if not existed:
         os.remove(path)
-    return None
 
 
 def plain(value: Any) -> Any:
@@ -218,9 +219,8 @@ def plain(value: Any) -> Any:
 def _files(tested: Tested) -> str:
     names = ""
     if tested.named:
-        more = ", ..." if tested.d > _SHOWN else ""
-        names = f" ({', '.join(tested.names[:_SHOWN])}{more})"
-    counts = f"{plural(tested.n, 'sample')} of {plural(tested.d, 'column')}{names}"
+        names = f" ({first_few(tested.names, _SHOWN)})"
+    counts = f"{counted(tested.n, 'sample')} of {counted(tested.d, 'column')}{names}"
     return f"{counts} in {tested.samples}, against {tested.against}."
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from ..compute.threads import get_num_threads
 from ..discrepancy import sksd_value_and_grad
 from ..engines import choose_engine
 from ..slices import random_slices
+from .bench import seconds_of
 
 _SIZES = ((800, 100, 1000), (300, 20, 1000), (2000, 20, 1000))  # samples, slices, replicates
 
@@ -56,9 +56,7 @@ def _medians(calls: list[Callable[[], Any]], repeat: int) -> list[float]:
     seconds: list[list[float]] = [[] for _ in calls]
     for _ in range(repeat + 1):
         for call, own in zip(calls, seconds, strict=True):
-            start = time.perf_counter()
-            call()
-            own.append(time.perf_counter() - start)
+            own.append(seconds_of(call))
     return [float(np.median(own[1:])) for own in seconds]  # the first run compiles
 
 

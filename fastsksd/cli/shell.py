@@ -29,6 +29,10 @@ _FLAGS = {name: f"--{name.replace('_', '-')}" for name in (*OPTIONS, *PARAMETERS
 }
 
 
+class CommandError(ValueError):
+    """A combination of options that makes no sense; the message says so."""
+
+
 class Shell:
     """Arguments of the library as flags, some of them as files.
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .._typing import Array
+from .._validate import first_few
 
-_SHOWN = 5  # rows that a message names
 _LISTED = 20  # columns that a message lists
 
 
@@ -108,15 +108,13 @@ def finite_rows(
     )
     wrong = ~np.isfinite(array)
     rows = np.flatnonzero(wrong.any(axis=1))
-    shown = ", ".join(str(first + row) for row in rows[:_SHOWN]) + (
-        ", ..." if rows.size > _SHOWN else ""
-    )
     where = np.flatnonzero(wrong.any(axis=0))
     named = listing([source.names[k] if source.names else str(source.columns[k]) for k in where])
     columns = "column" if where.size == 1 else "columns"
     raise FileError(
         f"{source.path}: {rows.size} of {first + array.shape[0]} rows have missing values, NaN or "
-        f"infinity (rows {shown}, counted from 0; {columns} {named}); --drop-nan leaves them out"
+        f"infinity (rows {first_few(first + rows)}, counted from 0; {columns} {named}); --drop-nan "
+        "leaves them out"
     )
 
 
@@ -160,11 +158,6 @@ def choose_columns(
     if not chosen:
         raise FileError(f"{path}: no column is asked for")
     return tuple(chosen)
-
-
-def plural(count: int, word: str) -> str:
-    """A number of things, in words."""
-    return f"{count} {word}" + ("s" if count != 1 else "")
 
 
 def listing(names: Sequence[object]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from .._progress import ProgressBar
 from .._typing import Array
-from .._validate import check_probability
+from .._validate import check_probability, counted
 from ..effects import check_tolerance, effects_of
 from ..engines.cuda import CudaUnavailable, DeviceOutOfMemory
 from ..gof import gof_test
@@ -26,8 +26,8 @@ from ..scale.refits import Refit
 from ..scale.streaming import gof_stream
 from .files import is_file_name, is_netcdf, open_draws, open_file
 from .output import Tested, as_json, as_page, as_words, check_page
-from .shell import OPTIONS, PARAMETERS, Shell
-from .sources import FileError, Source, finite_rows, plural, read_all, read_blocks
+from .shell import OPTIONS, PARAMETERS, CommandError, Shell
+from .sources import FileError, Source, finite_rows, read_all, read_blocks
 from .targets import load_fit, load_score, make_model
 
 LARGE = 2**25  # bytes from which on a file is read as a stream
@@ -42,10 +42,6 @@ _STREAMED = {
     "engine": ("auto", "fourier"),
     "precondition": ("auto",),
 }
-
-
-class CommandError(ValueError):
-    """A combination of options that makes no sense; the message says so."""
 
 
 def run_test(arguments: Namespace) -> int:
@@ -102,6 +98,14 @@ def message(error: BaseException, samples: str, shell: Shell) -> str:
     return text.rstrip(".") if known else f"{type(error).__name__}: {text} (--debug shows where)"
 
 
+def open_beside(path: str, name: str, column: str) -> Source:
+    """The column of a file that the option `name` names."""
+    source = open_file(path, column)
+    if len(source.columns) > 1:
+        raise CommandError(f"--{name} must name one column, with {_BESIDE[name]} for every row")
+    return source
+
+
 class Job:
     """One run: what is asked for, checked as far as possible before the work starts."""
 
@@ -109,10 +113,7 @@ class Job:
         self.arguments = arguments
         self.shell = shell
         check_probability("alpha", arguments.alpha)
-        if arguments.html is not None:
-            problem = check_page(arguments.html)
-            if problem is not None:
-                raise CommandError(f"--html {arguments.html}: {problem}")
+        check_page(arguments.html)
         given = {name: getattr(arguments, name) for name in OPTIONS}
         self.options = {name: value for name, value in given.items() if value is not None}
         if arguments.bandwidth is not None:
@@ -155,7 +156,7 @@ class Job:
         self._check_target(needed=True)
         path, columns = self.arguments.samples, self.arguments.columns
         self.beside = [name for name in _BESIDE if getattr(self.arguments, name) is not None]
-        beside = [self._beside(path, name) for name in self.beside]
+        beside = [open_beside(path, name, getattr(self.arguments, name)) for name in self.beside]
         if beside and columns is None:
             taken = [one.columns[0] for one in beside]
             columns = [k for k in range(beside[0].width) if k not in taken]
@@ -166,13 +167,6 @@ class Job:
         else:
             self.score, self.against = self._function()
         self.sources += beside
-
-    def _beside(self, path: str, name: str) -> Source:
-        """The column that the option `name` names."""
-        source = open_file(path, getattr(self.arguments, name))
-        if len(source.columns) > 1:
-            raise CommandError(f"--{name} must name one column, with {_BESIDE[name]} for every row")
-        return source
 
     def _open_draws(self) -> None:
         """Draws of a sampler, with the gradients it stored, or against what is given.
@@ -322,7 +316,7 @@ class Job:
         if scores.width == samples.width:
             return open_file(path, samples.columns)
         raise FileError(
-            f"{scores.path}: has {plural(scores.width, 'column')}, but the samples have {self.d}; "
+            f"{scores.path}: has {counted(scores.width, 'column')}, but the samples have {self.d}; "
             "a score has a number for each coordinate"
         )
 
@@ -375,7 +369,7 @@ class Job:
         result = self._stream() if self.stream else self._test()
         if self.dropped:
             self.note(
-                f"left out: {plural(self.dropped, 'row')} with missing values, NaN or infinity; "
+                f"left out: {counted(self.dropped, 'row')} with missing values, NaN or infinity; "
                 "row numbers count the others only"
             )
         return Tested(

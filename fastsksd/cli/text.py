@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import itertools
 import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from .._typing import Array
-from .sources import FileError, Source, choose_columns, plural
+from .._validate import counted
+from .sources import FileError, Source, choose_columns
 
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "."}
 _HEAD = 20  # lines that the layout of a file is told from
@@ -32,67 +35,79 @@ def open_text(path: str, key: str | None, columns: str | Sequence[int] | None) -
     table = [_fields(line, delimiter) for _, line in head]
     names, skip, notes = _header(path, table)
     width = len(table[0])
-    counted = skip and len(table) > 1 and table[0][0] == "" and _counts(row[0] for row in table[1:])
-    if counted and columns is None and width > 1:
+    index = skip and len(table) > 1 and table[0][0] == "" and _counts(row[0] for row in table[1:])
+    if index and columns is None and width > 1:
         columns = range(1, width)
         notes += (f"{path}: the first column has no name and numbers the rows; it is left out",)
     chosen = choose_columns(path, names, width, columns)
-    whole = chosen == tuple(range(width))
-    size = os.path.getsize(path)
+    layout = _Layout(path, delimiter, names, skip, width, chosen)
+    chosen_names = tuple(names[k] for k in chosen) if names else None
+    return Source(path, chosen_names, chosen, width, os.path.getsize(path), layout.blocks, notes)
 
-    def blocks(rows: int) -> Iterator[tuple[Array, float]]:
-        done, lines = 0, itertools.islice(_lines(path), skip, None)
+
+class _Layout(NamedTuple):
+    """How a text file is read: `skip` lines of names, and of `width` columns those `chosen`."""
+
+    path: str
+    delimiter: str | None
+    names: list[str] | None
+    skip: int
+    width: int
+    chosen: tuple[int, ...]
+
+    def blocks(self, rows: int) -> Iterator[tuple[Array, float]]:
+        """The `blocks` of a `Source`."""
+        size = os.path.getsize(self.path)
+        done, lines = 0, itertools.islice(_lines(self.path), self.skip, None)
         try:
             while batch := list(itertools.islice(lines, rows)):
                 done += sum(len(line) for _, line in batch)
-                yield parse(batch), min(1.0, done / size)
+                yield self._parsed(batch), min(1.0, done / size)
         except UnicodeDecodeError as error:
-            raise FileError(f"{path}: is not text in UTF-8 ({error.reason})") from None
+            raise FileError(f"{self.path}: is not text in UTF-8 ({error.reason})") from None
 
-    def parse(batch: list[tuple[int, str]]) -> Array:
+    def _parsed(self, batch: list[tuple[int, str]]) -> Array:
+        """Numbers of some lines: by NumPy, or field by field where it finds something wrong."""
         lines = [line for _, line in batch]
+        whole = self.chosen == tuple(range(self.width))
         # For some of the columns only, NumPy would overlook a line that is too long.
-        if whole or all(regular(line) for line in lines):
-            try:
+        if whole or all(self._count(line) == self.width for line in lines):
+            with contextlib.suppress(ValueError):
                 values = np.loadtxt(
                     lines,
-                    delimiter=delimiter,
-                    usecols=None if whole else chosen,
+                    delimiter=self.delimiter,
+                    usecols=None if whole else self.chosen,
                     comments=None,
                     quotechar='"',
                     ndmin=2,
                 )
-                if values.shape[1] == len(chosen):
+                if values.shape[1] == len(self.chosen):
                     return values
-            except ValueError:
-                pass  # a missing value, or something wrong that is found field by field
-        return np.array([numbers(*numbered) for numbered in batch])
+        return np.array([self._numbers(*numbered) for numbered in batch])
 
-    def regular(line: str) -> bool:
-        return width == (len(line.split()) if delimiter is None else line.count(delimiter) + 1)
+    def _count(self, line: str) -> int:
+        """Columns of a line without quotes."""
+        return len(line.split()) if self.delimiter is None else line.count(self.delimiter) + 1
 
-    def numbers(number: int, line: str) -> list[float]:
-        fields = _fields(line, delimiter)
-        if len(fields) != width:
+    def _numbers(self, number: int, line: str) -> list[float]:
+        fields = _fields(line, self.delimiter)
+        if len(fields) != self.width:
             raise FileError(
-                f"{path}: line {number} has {plural(len(fields), 'column')}, but the first line "
-                f"has {width}"
+                f"{self.path}: line {number} has {counted(len(fields), 'column')}, but the first "
+                f"line has {self.width}"
             )
-        return [value(number, k, fields[k]) for k in chosen]
+        return [self._value(number, k, fields[k]) for k in self.chosen]
 
-    def value(number: int, k: int, text: str) -> float:
+    def _value(self, number: int, k: int, text: str) -> float:
         if text.lower() in _MISSING:
             return np.nan
-        number_or_none = _number(text)
-        if number_or_none is None:
+        value = _number(text)
+        if value is None:
             comma = _number(text.replace(",", ".")) is not None
             hint = "decimals need a point" if comma else "--columns chooses other columns"
-            what = f"column {names[k]!r}" if names else f"column {k}"
-            raise FileError(f"{path}: line {number}, {what}: {text!r} is not a number; {hint}")
-        return number_or_none
-
-    chosen_names = tuple(names[k] for k in chosen) if names else None
-    return Source(path, chosen_names, chosen, width, size, blocks, notes)
+            what = f"column {self.names[k]!r}" if self.names else f"column {k}"
+            raise FileError(f"{self.path}: line {number}, {what}: {text!r} is not a number; {hint}")
+        return value
 
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:

@@ -27,7 +27,7 @@ from .._validate import (
     is_dask,
     score_is_array,
 )
-from ..engines.fourier import TOLERANCE, check_tolerance
+from ..engines.kernel_series import TOLERANCE, check_tolerance
 from ..kernels import Kernel, as_kernel
 from ..procedure.chains import as_chains, flattened, one_chain
 from ..procedure.common_ground import Ground, learn, stein_terms

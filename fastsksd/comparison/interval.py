@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from .._validate import ArgumentError, check_probability
 from ..kernels import KERNELS
 from ..procedure.common_ground import Ground, stein_terms
 from ..procedure.u_statistics import UStatistic
+from ..report.rates import sidak
 from .estimate import FEWEST_COMPARED
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def discrepancy_interval(result: GofResult, level: float = 0.95) -> tuple[float,
     ground = Ground(None, slices, result.bandwidths, samples.x, result.slice_units)
     (terms,) = stein_terms(ground, KERNELS[result.kernel](), [samples])
     count = sum(member.n_slices > 0 for member in result.members) or 1
-    low, high = UStatistic.of(terms.sums, terms.sizes).interval(-np.expm1(np.log1p(-miss) / count))
+    low, high = UStatistic.of(terms.sums, terms.sizes).interval(sidak(miss, count))
     return max(low, 0.0), max(high, 0.0)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from .._typing import Array
 from .._validate import check_probability
 from ..procedure.u_statistics import UStatistic
+from ..report.rates import sidak
 from ..slices import Slices
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ class Comparison:
         count = len(self)
         low, high, pvalue, better = np.nan, np.nan, np.nan, None
         if not self.draws_needed:
-            low, high = one.interval(-np.expm1(np.log1p(self.level - 1.0) / count))
+            low, high = one.interval(sidak(1.0 - self.level, count))
             pvalue = _for_several(one.pvalue, count)
             if not low <= 0.0 <= high:
                 better = self.names[min(a, b) if high < 0 else max(a, b)]

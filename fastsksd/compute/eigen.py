@@ -16,6 +16,9 @@ from .blas import one_blas_thread
 from .jit import compiled, parallel
 from .linalg import add_scaled, dot
 
+# Residuals, relative to the eigenvalue, at which the first and the second pair count as found.
+_TOP, _SECOND = 1e-8, 1e-2
+
 
 class Operators(Protocol):
     """Products of m symmetric (d, d) matrices with a vector each."""
@@ -41,12 +44,7 @@ def symmetric_eigenvectors(matrix: Array) -> tuple[Array, Array]:
 
 
 def top_eigenpairs(
-    apply: Operators,
-    guess: Array,
-    *,
-    gaps: bool = True,
-    tolerance: float = 1e-8,
-    max_steps: int = 150,
+    apply: Operators, guess: Array, *, gaps: bool = True, max_steps: int = 150
 ) -> tuple[Array, Array, Array]:
     """Largest eigenvalue, its eigenvector and the gap to the second of m symmetric operators.
 
@@ -69,8 +67,6 @@ def top_eigenpairs(
             As the difference of the two largest Ritz values of the one run, at no cost. The second
             Ritz value is at most the second eigenvalue. After few steps it may be far below, so
             this is a rough upper estimate; of an eigenvalue of multiplicity two it sees nothing.
-    tolerance : float
-        Residual of the top pair, relative to the eigenvalue, at which it counts as found.
     max_steps : int
         Most Lanczos steps of a run.
 
@@ -88,13 +84,13 @@ def top_eigenpairs(
     # generator.
     noise = np.random.default_rng(20210).standard_normal((m, d))
     start = guess + 0.1 / np.sqrt(d) * noise
-    values, vectors, ritz_gaps = _lanczos(apply, start, min(d, max_steps), tolerance)
+    values, vectors, ritz_gaps = _lanczos(apply, start, min(d, max_steps), _TOP)
     if d == 1:
         return vectors, values, np.full(m, np.inf)
     if not gaps:
         return vectors, values, ritz_gaps()
     second, _, _ = _lanczos(
-        apply, noise, min(d - 1, max_steps), 1e-2, deflate=vectors, scale=np.abs(values)
+        apply, noise, min(d - 1, max_steps), _SECOND, deflate=vectors, scale=np.abs(values)
     )
     return vectors, values, np.maximum(values - second, 0.0)
 

@@ -117,6 +117,11 @@ def add_scaled(w, factor, other):
         w[i] += factor * other[i]
 
 
+def quotients(a: Array, b: Array) -> Array:
+    """``a / b``, and 0 where b is not positive."""
+    return np.divide(a, b, out=np.zeros_like(a), where=b > 0)
+
+
 def weighted_squares(weights: Array, values: Array, column: int = 0) -> Array:
     """``sum_i w_i^2 values_i`` for each row w of ``weights[:, column : column + n]``."""
     if weights.dtype == np.int8:
@@ -167,7 +172,7 @@ def _add_signed(signs, column, rows, start, tables, patterns, signs_of, sums):
             else:
                 signs_of[k, :] = 0.0
         for b in range(sums.shape[0]):
-            _add_rows(
+            add_four(
                 sums[b, start : start + size],
                 tables[0, patterns[0, b]],
                 tables[1, patterns[1, b]],
@@ -178,11 +183,12 @@ def _add_signed(signs, column, rows, start, tables, patterns, signs_of, sums):
 
 
 @compiled
-def _add_rows(out, row0, row1, row2, row3, signs):
+def add_four(out, row0, row1, row2, row3, weights):
+    """Add four rows times their weights."""
     prefer_wide_vectors()
-    sign0, sign1, sign2, sign3 = signs[0], signs[1], signs[2], signs[3]
+    w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]
     for j in range(out.size):
-        out[j] += (sign0 * row0[j] + sign1 * row1[j]) + (sign2 * row2[j] + sign3 * row3[j])
+        out[j] += (w0 * row0[j] + w1 * row1[j]) + (w2 * row2[j] + w3 * row3[j])
 
 
 def quadratic_forms(tiles: Array, weights: Array, row: int, column: int) -> Array:
@@ -249,18 +255,9 @@ def _forms_of_group(tiles, signs, row, column, first, last, out):
                 size = min(_COLUMNS, width - start)
                 _tabulate(tiles[k], top, height, start, size, table)
                 for b in range(count):
-                    out[k, b] += signs_of[b] * _signed_dot(
-                        table[patterns[b]], signs[b, column + start : column + start + size]
+                    out[k, b] += signs_of[b] * dot(
+                        signs[b, column + start : column + start + size], table[patterns[b]]
                     )
-
-
-@compiled
-def _signed_dot(row, signs):
-    prefer_wide_vectors()
-    total = 0.0
-    for j in range(signs.size):
-        total += signs[j] * row[j]
-    return total
 
 
 # There are few signed sums of a few rows, and they are tabulated. In row p of the table, the rows

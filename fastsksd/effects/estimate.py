@@ -167,8 +167,8 @@ def effects_of(
                 "was to the same samples, so that shifts and stretches are near those of a right "
                 "model whatever it is: give other samples for effect sizes",
             )
-        whole = _in_order(_held(result._whole))
-        tested = _in_order(cast(Samples, result._samples))
+        whole = _held(result._whole).in_order()
+        tested = cast(Samples, result._samples).in_order()
         labels = result._chain
     if labels is None and result.lag > 2:
         labels = np.zeros(int(whole.rows.max()) + 1, dtype=int)  # draws may have been left out
@@ -209,14 +209,6 @@ def _held(samples: Samples | None) -> Samples:
             "x", f"must hold at least {FEWEST} samples for effect sizes; got {len(samples.x)}"
         )
     return samples
-
-
-def _in_order(samples: Samples) -> Samples:
-    """Samples in the caller's order."""
-    order = np.argsort(samples.rows, kind="stable")
-    if np.array_equal(order, np.arange(order.size)):
-        return samples
-    return Samples(samples.x[order], cast(Array, samples.scores)[order], samples.rows[order])
 
 
 def is_coordinate(slices: Slices) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 
 from .._typing import Array
 from .._validate import check_probability
+from ..report.rates import sidak
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -413,7 +414,7 @@ class Effects:
         count = self.allowed or sum(int(np.isfinite(errors).sum()) for errors in estimates)
         miss = 1.0 - self.level
         if self.simultaneous and count > 1:
-            miss = -np.expm1(np.log1p(-miss) / count)
+            miss = sidak(miss, count)
         return -stdtrit(np.maximum(self.sizes[kind] - 1.0, 1.0), 0.5 * miss)
 
     def __repr__(self) -> str:

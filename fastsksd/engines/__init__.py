@@ -3,15 +3,21 @@
 `gof_test`, `sksd` and the estimates of the score difference see only the methods in `protocol`. The
 modules are
 
-``pairs``         what every quadratic-time engine has in common
-``direct``        Stein terms of slices pair by pair
-``fourier``       the same in time linear in the number of samples
-``multivariate``  pairs of a kernel of the whole vector (KSD, MMD)
-``gradients``     derivatives of each slice's statistic
-``ascent``        steps of Adam up these derivatives
-``gaussian``      the kernel matrix between samples
-``sessions``      which arrays stay on a device
-``cuda``          all of this on a GPU
+``pairs``           what every quadratic-time engine has in common
+``direct``          Stein terms of slices pair by pair
+``fourier``         the same in time linear in the number of samples
+``kernel_series``   a kernel as a Fourier series
+``waves``           features of samples along slices, the waves of such a series
+``features``        pairs that are products of features, and sums of features over groups
+``slice_features``  such features of slices, ``random_waves`` of kernels of the whole vector
+``folded``          Stein terms with bandwidths from other samples
+``multivariate``    pairs of a kernel of the whole vector (KSD, MMD)
+``whole_vector``    the same in several metrics and widths at once
+``gradients``       derivatives of each slice's statistic
+``ascent``          steps of Adam up these derivatives
+``gaussian``        the kernel matrix between samples
+``sessions``        which arrays stay on a device
+``cuda``            all of this on a GPU
 """
 
 from __future__ import annotations
@@ -25,8 +31,9 @@ from .._validate import check_choice
 from . import ascent, cuda, gradients
 from .ascent import Settings, State
 from .direct import DirectEngine
-from .fourier import TOLERANCE, FourierEngine, check_tolerance, features_needed
+from .fourier import FourierEngine
 from .gaussian import GaussianMatrix
+from .kernel_series import TOLERANCE, check_tolerance, features_needed
 from .pairs import Source
 from .protocol import KernelMatrix, PairEngine, SliceEngine
 from .sessions import session

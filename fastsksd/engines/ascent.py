@@ -14,7 +14,7 @@ import numpy as np
 
 from .._typing import Array
 from ..compute.jit import compiled, parallel, prefer_wide_vectors
-from ..compute.linalg import add_scaled
+from ..compute.linalg import add_four, add_scaled
 from ..compute.medians import median_gap
 from .gradients import MARGIN, one_slice_gradients
 
@@ -198,17 +198,11 @@ def _add_rows(x, rows, weights, out):
     """Add the rows of x times their weights, four at a time."""
     full = rows.size // 4 * 4
     for i in range(0, full, 4):
-        _add_4(x[rows[i]], x[rows[i + 1]], x[rows[i + 2]], x[rows[i + 3]], weights[i : i + 4], out)
+        add_four(
+            out, x[rows[i]], x[rows[i + 1]], x[rows[i + 2]], x[rows[i + 3]], weights[i : i + 4]
+        )
     for i in range(full, rows.size):
         add_scaled(out, weights[i], x[rows[i]])
-
-
-@compiled
-def _add_4(x0, x1, x2, x3, weights, out):
-    prefer_wide_vectors()
-    w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]
-    for k in range(out.size):
-        out[k] += (w0 * x0[k] + w1 * x1[k]) + (w2 * x2[k] + w3 * x3[k])
 
 
 @compiled

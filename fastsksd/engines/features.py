@@ -106,3 +106,14 @@ class FeatureMap:
     def coordinate_sums(self, total: Array, own: Array) -> Array:
         """What belongs to each coordinate of the score in the sum over pairs, (d,)."""
         raise NotImplementedError
+
+
+def add_to_groups(features: Array, first: int, edges: np.ndarray, sums: Array) -> None:
+    """Add features (f, width) of the samples from `first` on to the sums of groups, (groups, f)."""
+    width = features.shape[1]
+    if width == 0:
+        return
+    last = int(np.searchsorted(edges, first + width, side="left"))
+    begin = int(np.searchsorted(edges, first, side="right")) - 1
+    starts = np.maximum(edges[begin:last] - first, 0)
+    sums[begin:last] += np.add.reduceat(features, starts, axis=1).T

@@ -13,7 +13,7 @@ import numpy as np
 
 from .._typing import Array
 from ..compute import smoothing
-from ..compute.linalg import product
+from ..compute.linalg import product, quotients
 
 DENSE_LIMIT = 5000  # samples up to which the matrix is stored and GE is solved by Cholesky
 MOST_STEPS = 1000  # of conjugate gradients
@@ -213,14 +213,11 @@ def _ridge_conjugate_gradient(x, width, eta, tolerance=1e-8):
             + eta * direction
         )
         curvature = np.einsum("nd,nd->d", direction, image)
-        step = np.divide(norms, curvature, out=np.zeros_like(norms), where=curvature > 0)
+        step = quotients(norms, curvature)
         solution += step * direction
         residual -= step * image
         updated = np.einsum("nd,nd->d", residual, residual)
-        direction = (
-            residual
-            + np.divide(updated, norms, out=np.zeros_like(norms), where=norms > 0) * direction
-        )
+        direction = residual + quotients(updated, norms) * direction
         norms = updated
     raise no_convergence()
 

@@ -6,12 +6,10 @@ import numba
 import numpy as np
 
 from .._typing import Array
-from .._validate import ArgumentError
 from ..compute.jit import compiled, parallel, pointwise, prefer_wide_vectors
 from ..compute.linalg import product
-from ..compute.medians import median_distance
 from ..compute.pointwise import exp_nonpositive, inverse_sqrt
-from ..kernels import Kernel
+from ..kernels import Kernel, one_bandwidth
 from .pairs import PairTerms
 
 
@@ -56,10 +54,6 @@ class MultivariateEngine(PairTerms):
             rows.start == columns.start,
         )
         return entries * self.factor, np.atleast_1d(sums.sum() * self.factor)
-
-    def diagonal(self) -> Array:
-        """The sum of `diagonal_terms`, (1,)."""
-        return np.atleast_1d(self.diagonal_terms().sum())
 
     def diagonal_terms(self) -> Array:
         """Terms of each sample with itself, (n,)."""
@@ -135,10 +129,6 @@ class KernelPairs(PairTerms):
         )
         return entries, np.atleast_1d(entries.sum())
 
-    def diagonal(self) -> Array:
-        """The sum of `diagonal_terms`, (1,)."""
-        return np.array([float(self.n)])
-
     def diagonal_terms(self) -> Array:
         """Terms of each sample with itself, (n,)."""
         return np.ones(self.n)
@@ -163,7 +153,5 @@ def _kernel_row(code, out, square, squares):
 
 def ksd_pairs(x: Array, scores: Array, kernel: Kernel) -> tuple[MultivariateEngine, float]:
     """Pair terms of the KSD, and the bandwidth."""
-    if np.ndim(kernel.bandwidth):
-        raise ArgumentError("kernel", "of the KSD must have one bandwidth; got one per slice")
-    h = median_distance(x) if kernel.bandwidth == "median" else kernel.bandwidth
+    h = one_bandwidth(kernel, x, "KSD")
     return MultivariateEngine(kernel.code, x, scores, h), h

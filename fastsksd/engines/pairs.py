@@ -36,9 +36,9 @@ class Source(NamedTuple):
 class PairTerms:
     """The terms ``mu_ij`` of all pairs, one tile at a time: base of the quadratic-time engines.
 
-    A subclass has `n` and supplies `tile`, `diagonal` and `diagonal_terms`; the rest of a
-    `PairEngine` follows. Tiles on and above the diagonal are visited one after another, so memory
-    stays at one tile and Ctrl-C works between tiles.
+    A subclass has `n` and supplies `tile` and `diagonal_terms`, and `diagonal` if it has several
+    components; the rest of a `PairEngine` follows. Tiles on and above the diagonal are visited one
+    after another, so memory stays at one tile and Ctrl-C works between tiles.
     """
 
     n: int
@@ -48,9 +48,14 @@ class PairTerms:
         """Entries of a tile, zero where ``i >= j``, and their sum for each component (slice)."""
         raise NotImplementedError
 
+    def tiles(self) -> Iterator[tuple[slice, slice, Array, Array]]:
+        """Rows and columns of every tile, with what `tile` returns."""
+        for rows, columns in tiles(self.n):
+            yield rows, columns, *self.tile(rows, columns)
+
     def diagonal(self) -> Array:
-        """``sum_i mu_ii`` for each component."""
-        raise NotImplementedError
+        """``sum_i mu_ii`` for each component; here there is one."""
+        return np.atleast_1d(self.diagonal_terms().sum())
 
     def diagonal_terms(self) -> Array:
         """``mu_ii``, summed over components, (n,)."""
@@ -58,7 +63,7 @@ class PairTerms:
 
     def sums(self) -> Array:
         """``sum_{i != j} mu_ij`` for each component."""
-        total: Any = sum(self.tile(rows, columns)[1] for rows, columns in tiles(self.n))
+        total: Any = sum(part for *_, part in self.tiles())
         return 2.0 * total
 
     def sums_and_replicates(self, weights: Any, start: int = 0) -> tuple[Array, Array]:
@@ -68,8 +73,7 @@ class PairTerms:
         """
         sums: Any = 0.0
         replicates = np.zeros(weights.shape[0])
-        for rows, columns in tiles(self.n):
-            entries, part = self.tile(rows, columns)
+        for rows, columns, entries, part in self.tiles():
             sums = sums + part
             replicates += quadratic_forms(
                 entries[None], weights, start + rows.start, start + columns.start
@@ -79,8 +83,7 @@ class PairTerms:
     def row_sums(self) -> Array:
         """``sum_{j != i} mu_ij`` for each i, summed over components, (n,)."""
         sums = np.zeros(self.n)
-        for rows, columns in tiles(self.n):
-            entries, _ = self.tile(rows, columns)
+        for rows, columns, entries, _ in self.tiles():
             sums[rows] += entries.sum(axis=1)
             sums[columns] += entries.sum(axis=0)
         return sums
@@ -112,8 +115,8 @@ class PairTerms:
     def matrix(self) -> Array:
         """All ``mu_ij`` with ``i != j``, (n, n), zero on the diagonal."""
         matrix = np.zeros((self.n, self.n))
-        for rows, columns in tiles(self.n):
-            matrix[rows, columns] = self.tile(rows, columns)[0]
+        for rows, columns, entries, _ in self.tiles():
+            matrix[rows, columns] = entries
         return matrix + matrix.T
 
 

@@ -221,9 +221,10 @@ class _Component(PairTerms):
     def __init__(self, whole: WholeVector, k: int):
         self.whole, self.k, self.n = whole, k, whole.n
 
-    def _entries(self) -> Iterator[tuple[slice, slice, Array]]:
+    def tiles(self) -> Iterator[tuple[slice, slice, Array, Array]]:
+        """Tiles of the blocks there are."""
         for rows, columns, entries in self.whole.tiles():
-            yield rows, columns, entries[self.k]
+            yield rows, columns, entries[self.k], np.atleast_1d(entries[self.k].sum())
 
     def diagonal_terms(self) -> Array:
         """Terms of each sample with itself, (n,), in the coordinates of its own block."""
@@ -238,39 +239,6 @@ class _Component(PairTerms):
                     xx, sx = np.einsum("id,id->i", x, x), np.einsum("id,id->i", s, x)
                     terms[block.rows] = ss * xx + 2.0 * sx + x.shape[1]
         return terms
-
-    def diagonal(self) -> Array:
-        """The sum of `diagonal_terms`, (1,)."""
-        return np.atleast_1d(self.diagonal_terms().sum())
-
-    def sums(self) -> Array:
-        """Twice the sum over pairs, (1,)."""
-        return np.atleast_1d(2.0 * sum(entries.sum() for _, _, entries in self._entries()))
-
-    def sums_and_replicates(self, weights: Any, start: int = 0) -> tuple[Array, Array]:
-        """`sums`, and the same with weights, for each row of them."""
-        total, replicates = 0.0, np.zeros(weights.shape[0])
-        for rows, columns, entries in self._entries():
-            total += entries.sum()
-            replicates += quadratic_forms(
-                entries[None], weights, start + rows.start, start + columns.start
-            )[0]
-        return np.atleast_1d(2.0 * total), 2.0 * replicates
-
-    def row_sums(self) -> Array:
-        """Sum of the terms of each sample with the others, (n,)."""
-        sums = np.zeros(self.n)
-        for rows, columns, entries in self._entries():
-            sums[rows] += entries.sum(axis=1)
-            sums[columns] += entries.sum(axis=0)
-        return sums
-
-    def matrix(self) -> Array:
-        """All terms of pairs, (n, n), zero on the diagonal."""
-        matrix = np.zeros((self.n, self.n))
-        for rows, columns, entries in self._entries():
-            matrix[rows, columns] = entries
-        return matrix + matrix.T
 
 
 @compiled

@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from .._typing import Array
 from ..gof import gof_test
 from .nuts import sample
-from .report import Block, Heading, Table, Text
+from .report import Block, Heading, Table, Text, cells_of, rate_cells, rejections
 from .runner import Row, Settings, Task
 
 FIGURES = False
@@ -222,28 +221,20 @@ def no_u_turn(
 
 
 def report(rows: list[Row], settings: Settings) -> list[Block]:
-    cells: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        key = tuple(row[name] for name in ("kind", "parameter", "chains", "draws", "d"))
-        cells.setdefault(key, []).append(row)
+    cells = cells_of(rows, "kind", "parameter", "chains", "draws", "d")
     table = []
     for key, some in cells.items():
-        pvalues = np.array([row["p"] for row in some if row["p"] is not None])
-        rejected = np.count_nonzero(pvalues <= 0.05)
-        rate, bounds = "", ""
-        if pvalues.size:
-            rate = f"{rejected / pvalues.size:.3f}"
-            low, high = stats.binomtest(rejected, pvalues.size).proportion_ci(method="wilson")
-            bounds = f"{low:.3f} to {high:.3f}"
-        lag = np.median([row["lag"] for row in some])
-        table.append([*key, len(some), len(some) - pvalues.size, f"{lag:.3g}", rate, bounds])
-    known = [row["p"] for row in rows if row["p"] is not None]
-    pooled = np.mean(np.array(known) <= 0.05) if known else np.nan
+        rejected, known = rejections(row["p"] for row in some)
+        lag = f"{np.median([row['lag'] for row in some]):.3g}"
+        rate = rate_cells(rejected, known)
+        table.append([*key, len(some), len(some) - known, lag, *rate])
+    rejected, known = rejections(row["p"] for row in rows)
+    pooled = rejected / known if known else np.nan
     return [
         Text(
             "The chains follow the model. "
             f"{settings['n_resamples']} replicates, default options. Rejection rate over all "
-            f"{len(known)} tests with a verdict at level 0.05: {pooled:.4f}. Of the others the "
+            f"{known} tests with a verdict at level 0.05: {pooled:.4f}. Of the others the "
             "test says that the chains are too short to tell."
         ),
         Heading("Rejection rates"),

@@ -27,7 +27,8 @@ from ..discrepancy import sksd
 from ..gof import gof_test
 from ..kernels import RBF
 from ..slices import Slices
-from .report import Block, Heading, Table, Text
+from .chains import autoregressive
+from .report import Block, Heading, Table, Text, cells_of
 from .runner import Row, Settings, Task
 
 FIGURES = False
@@ -126,22 +127,13 @@ def _level(task: Task, settings: Settings, rng: np.random.Generator) -> list[dic
             one = compare(x, np.negative, rng=rng)[0]
         else:
             x = (
-                _chains(n, d, rng)
+                autoregressive(np.full(d, _MEMORY), _CHAINS, n, rng)
                 if task["samples"] == "chains"
                 else draw(task["samples"], n, d, rng)
             )
             one = compare(x, models, rng=rng)[0]
         found.append({"rejected": one.pvalue <= 0.05, "at_1": one.pvalue <= 0.01})
     return found
-
-
-def _chains(n: int, d: int, rng: np.random.Generator) -> Array:
-    """Stationary AR(1) chains of the standard normal distribution, (chains, draws, d)."""
-    from scipy.signal import lfilter
-
-    z = rng.standard_normal((_CHAINS, n, d))
-    z[:, 1:] *= np.sqrt(1.0 - _MEMORY**2)
-    return lfilter([1.0], [1.0, -_MEMORY], z, axis=1)
 
 
 def _coverage(task: Task, settings: Settings, rng: np.random.Generator) -> list[dict[str, float]]:
@@ -193,17 +185,14 @@ def _interval(task: Task, settings: Settings, rng: np.random.Generator) -> list[
 
 def report(rows: list[Row], settings: Settings) -> list[Block]:
     def cells(kind: str, *names: str) -> list[tuple[list[Any], int, Callable[[str], float]]]:
-        groups: dict[tuple[Any, ...], list[Row]] = {}
-        for row in rows:
-            if row["kind"] == kind:
-                groups.setdefault(tuple(row[name] for name in names), []).append(row)
+        chosen = [row for row in rows if row["kind"] == kind]
         return [
             (
                 list(key),
                 sum(row["runs"] for row in some),
                 lambda name, some=some: float(np.mean([row[name] for row in some])),
             )
-            for key, some in groups.items()
+            for key, some in cells_of(chosen, *names).items()
         ]
 
     level = [

@@ -16,7 +16,8 @@ import numpy as np
 from .._typing import Array
 from ..effects import coordinate_effects
 from .posteriors.data import SCHOOLS
-from .report import Block, Heading, Table, Text
+from .problems import correlated
+from .report import Block, Heading, Table, Text, cells_of
 from .runner import Row, Settings, Task
 
 FIGURES = False
@@ -46,7 +47,7 @@ _MEMORY = 0.9  # coefficient of the chains
 _CHAINS = 4
 
 
-class Law(NamedTuple):
+class Target(NamedTuple):
     """A model that can be drawn from; mean and standard deviation of each coordinate."""
 
     draw: Callable[[int, np.random.Generator], Array]
@@ -55,7 +56,7 @@ class Law(NamedTuple):
     deviation: Array
 
 
-def make_law(name: str, d: int) -> Law:
+def make_target(name: str, d: int) -> Target:
     """A model by name. Correlations are those of an AR(1) process with coefficient 0.6."""
     if name == "eight schools":
         return _eight_schools()
@@ -63,20 +64,20 @@ def make_law(name: str, d: int) -> Law:
         return _log_gamma(float(name.split()[-1]))
     zero, one = np.zeros(d), np.ones(d)
     if name == "Laplace":
-        return Law(
+        return Target(
             lambda n, rng: rng.laplace(size=(n, d)), lambda x: -np.sign(x), zero, np.sqrt(2) * one
         )
     if name == "two modes":
-        return Law(
+        return Target(
             lambda n, rng: rng.standard_normal((n, d)) + rng.choice([-1.5, 1.5], size=(n, d)),
             lambda x: -x + 1.5 * np.tanh(1.5 * x),
             zero,
             np.sqrt(1.0 + 1.5**2) * one,
         )
-    covariance = 0.6 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    covariance = correlated(d)
     root, precision = np.linalg.cholesky(covariance), np.linalg.inv(covariance)
     if name == "normal":
-        return Law(
+        return Target(
             lambda n, rng: rng.standard_normal((n, d)) @ root.T, lambda x: -x @ precision, zero, one
         )
     wide = np.sqrt(_NU / (_NU - 2.0)) * one
@@ -87,7 +88,7 @@ def make_law(name: str, d: int) -> Law:
             z = x @ back.T
             return -((_NU + 1.0) * z / (_NU + z * z)) @ back
 
-        return Law(lambda n, rng: rng.standard_t(_NU, (n, d)) @ root.T, score, zero, wide)
+        return Target(lambda n, rng: rng.standard_t(_NU, (n, d)) @ root.T, score, zero, wide)
     assert name == "multivariate t"
 
     def draw(n: int, rng: np.random.Generator) -> Array:
@@ -98,23 +99,23 @@ def make_law(name: str, d: int) -> Law:
         z = x @ precision
         return -(_NU + d) * z / (_NU + np.sum(x * z, axis=1, keepdims=True))
 
-    return Law(draw, whole_score, zero, wide)
+    return Target(draw, whole_score, zero, wide)
 
 
-def _log_gamma(shape: float) -> Law:
+def _log_gamma(shape: float) -> Target:
     """The logarithm of a gamma variable."""
     from scipy.stats import loggamma
 
-    law = loggamma(shape)
-    return Law(
-        lambda n, rng: law.rvs((n, 1), random_state=rng),
+    found = loggamma(shape)
+    return Target(
+        lambda n, rng: found.rvs((n, 1), random_state=rng),
         lambda x: shape - np.exp(x),
-        np.array([law.mean()]),
-        np.array([law.std()]),
+        np.array([found.mean()]),
+        np.array([found.std()]),
     )
 
 
-def _eight_schools() -> Law:
+def _eight_schools() -> Target:
     """Posterior of mu, log tau and the eight effects (centred), drawn exactly: tau on a grid."""
     grid = np.linspace(-6.0, 5.0, 4001)
     tau = np.exp(grid)[:, None]
@@ -150,7 +151,7 @@ def _eight_schools() -> Law:
         )
 
     many = draw(400_000, np.random.default_rng(0))
-    return Law(draw, score, many.mean(axis=0), many.std(axis=0))
+    return Target(draw, score, many.mean(axis=0), many.std(axis=0))
 
 
 def tasks(settings: Settings) -> list[Task]:
@@ -174,10 +175,10 @@ def tasks(settings: Settings) -> list[Task]:
 
 
 def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:
-    law = make_law(task["model"], task["d"])
+    target = make_target(task["model"], task["d"])
     if task["kind"] == "large":
-        return [_large_effect(law, task, settings, rng)]
-    runs = [_small_effects(law, task, settings, rng) for _ in range(settings["block"])]
+        return [_large_effect(target, task, settings, rng)]
+    runs = [_small_effects(target, task, settings, rng) for _ in range(settings["block"])]
     return [
         {
             **task,
@@ -188,7 +189,7 @@ def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[R
 
 
 def _small_effects(
-    law: Law, task: Task, settings: Settings, rng: np.random.Generator
+    target: Target, task: Task, settings: Settings, rng: np.random.Generator
 ) -> dict[str, float]:
     """One run: fractions of intervals that hold, and mean squares of errors."""
     d = task["d"]
@@ -204,14 +205,14 @@ def _small_effects(
         chain = np.repeat(np.arange(_CHAINS), settings["n"])
         z = _chains(task["model"], d, settings["n"], rng)
     else:
-        z = law.draw(settings["n"], rng)
+        z = target.draw(settings["n"], rng)
     if task["kind"] == "shape":  # the mode is the logarithm of the shape, the curvature the shape
         shape = float(task["model"].split()[-1])
-        shift = (np.log(shape) - law.mean) / law.deviation
-        log_stretch = -np.log(np.sqrt(shape) * law.deviation)
-        z = law.mean + law.deviation * rng.standard_normal((settings["n"], d))
-    x = law.mean + np.exp(log_stretch) * (z - law.mean) + shift * law.deviation
-    effects = coordinate_effects(x, law.score(x), [str(k) for k in range(d)], chain)
+        shift = (np.log(shape) - target.mean) / target.deviation
+        log_stretch = -np.log(np.sqrt(shape) * target.deviation)
+        z = target.mean + target.deviation * rng.standard_normal((settings["n"], d))
+    x = target.mean + np.exp(log_stretch) * (z - target.mean) + shift * target.deviation
+    effects = coordinate_effects(x, target.score(x), [str(k) for k in range(d)], chain)
     alone = effects.at(simultaneous=False)
     truths = shift, np.exp(log_stretch)
     hits, together = [], True
@@ -247,17 +248,16 @@ def _chains(model: str, d: int, n: int, rng: np.random.Generator) -> Array:
         from scipy.special import ndtr, stdtrit
 
         z = stdtrit(_NU, ndtr(z))
-    covariance = 0.6 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
-    return z.transpose(1, 0, 2).reshape(-1, d) @ np.linalg.cholesky(covariance).T
+    return z.transpose(1, 0, 2).reshape(-1, d) @ np.linalg.cholesky(correlated(d)).T
 
 
-def _large_effect(law: Law, task: Task, settings: Settings, rng: np.random.Generator) -> Row:
+def _large_effect(target: Target, task: Task, settings: Settings, rng: np.random.Generator) -> Row:
     """The effect in one coordinate: the first, or log tau of the eight schools."""
     shift, stretch = settings["effects"][task["block"]]
     k = 1 if task["model"] == "eight schools" else 0
-    x = law.draw(settings["n_large"], rng)
-    x[:, k] = law.mean[k] + stretch * (x[:, k] - law.mean[k]) + shift * law.deviation[k]
-    effects = coordinate_effects(x, law.score(x), [str(k) for k in range(task["d"])])
+    x = target.draw(settings["n_large"], rng)
+    x[:, k] = target.mean[k] + stretch * (x[:, k] - target.mean[k]) + shift * target.deviation[k]
+    effects = coordinate_effects(x, target.score(x), [str(k) for k in range(task["d"])])
     others = np.arange(task["d"]) != k
     return {
         **task,
@@ -293,10 +293,7 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
 
 def _coverage(rows: list[Row]) -> Table:
     """How often intervals hold, and the errors of estimates, by cell."""
-    cells: dict[tuple[str, str, int], list[Row]] = {}
-    for row in rows:
-        if row["kind"] != "large":
-            cells.setdefault((row["kind"], row["model"], row["d"]), []).append(row)
+    cells = cells_of((row for row in rows if row["kind"] != "large"), "kind", "model", "d")
     titles = {
         "small": "independent",
         "chains": f"{_CHAINS} chains, coefficient {_MEMORY}",

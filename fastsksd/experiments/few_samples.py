@@ -11,7 +11,7 @@ from .._validate import ArgumentError
 from ..gof import gof_test
 from ..slices import Slices
 from .problems import make_null
-from .report import Block, Heading, Table, Text
+from .report import Block, Heading, Table, Text, cells_of
 from .runner import Row, Settings, Task
 
 FIGURES = False
@@ -74,19 +74,14 @@ def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[R
 
 
 def report(rows: list[Row], settings: Settings) -> list[Block]:
-    cells: dict[tuple[Any, ...], list[float]] = {}
-    refused: dict[tuple[Any, ...], str] = {}
-    for row in rows:
-        key = tuple(row[name] for name in ("test", "null", "model", "n", "d"))
-        if "p" in row:
-            cells.setdefault(key, []).append(row["p"])
-        else:
-            refused[key] = row["refused"]
+    names = ["test", "null", "model", "n", "d"]
+    cells = cells_of((row for row in rows if "p" in row), *names)
+    refused = cells_of((row for row in rows if "p" not in row), *names)
     # Bounds for all cells at once: the chance that any of them lies above is 5%.
     tail = 0.05 / max(len(cells), 1)
     table, above = [], 0
-    for key, values in cells.items():
-        pvalues = np.array(values)
+    for key, some in cells.items():
+        pvalues = np.array([row["p"] for row in some])
         high = stats.binom.ppf(1.0 - tail, pvalues.size, 0.05) / pvalues.size
         rates = [np.mean(pvalues <= alpha) for alpha in (0.01, 0.05, 0.2)]
         above += rates[1] > high
@@ -94,7 +89,6 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         table.append([*key, pvalues.size, *(f"{rate:.3f}" for rate in rates), f"{high:.3f}", held])
     tested = [row["p"] for row in rows if "p" in row]
     pooled = np.mean(np.array(tested) <= 0.05) if tested else float("nan")
-    names = ["test", "null", "model", "n", "d"]
     levels = ["level 0.01", "level 0.05", "level 0.2"]
     blocks: list[Block] = [
         Text(
@@ -106,6 +100,6 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         Table([*names, "tests", *levels, "bound at 0.05", "held"], table),
     ]
     if refused:
-        listed = [[*key, reason] for key, reason in refused.items()]
+        listed = [[*key, some[-1]["refused"]] for key, some in refused.items()]
         blocks += [Heading("Refused"), Table([*names, "reason"], listed)]
     return blocks

@@ -26,7 +26,8 @@ from ..procedure.plan import Options
 from ..report.rates import interval
 from ..scale.refits import Refit, examine_in_own_metric, names_of
 from ..scale.refits import Task as OneRefit
-from .report import Block, Heading, Table, Text
+from .problems import correlated
+from .report import Block, Heading, Table, Text, cells_of
 from .runner import Row, Settings, Task
 
 FIGURES = False
@@ -116,7 +117,7 @@ class Case(NamedTuple):
 
 def make_case(name: str, d: int) -> Case:
     """A case by name; correlations are those of an AR(1) process with coefficient 0.6."""
-    root = np.linalg.cholesky(0.6 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d))))
+    root = np.linalg.cholesky(correlated(d))
     normal = models.Gaussian.fit
     if name == "normal":
         return Case(lambda n, rng: rng.standard_normal((n, d)) @ root.T, normal, True)
@@ -185,13 +186,10 @@ def pvalues_of(rows: list[Row]) -> Array:
 
 
 def report(rows: list[Row], settings: Settings) -> list[Block]:
-    cells: dict[tuple[str, int], list[Row]] = {}
-    for row in rows:
-        cells.setdefault((row["case"], row["d"]), []).append(row)
     tests = ["refits", "naive", *(f"split {one}" for one in _SPLITS)]
     header = ["samples", "d", "tests", *tests, "failed refits"]
     tables: dict[bool, list[list[Any]]] = {True: [], False: []}
-    for (name, d), some in cells.items():
+    for (name, d), some in cells_of(rows, "case", "d").items():
         rates = []
         for test in tests:
             found = pvalues_of(some) if test == "refits" else np.array([row[test] for row in some])

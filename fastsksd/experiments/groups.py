@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from .. import engines
 from .._typing import Array
@@ -26,7 +25,7 @@ from ..procedure.search import search
 from ..procedure.split import make_split
 from .chains import autoregressive
 from .problems import make_null
-from .report import Block, Heading, Table, Text, show_rate
+from .report import Block, Heading, Table, Text, level_bounds, rejections, show_rate
 from .runner import Row, Settings, Task
 
 FIGURES = False
@@ -117,10 +116,9 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         cells.setdefault((row["kind"], row["d"], groups), []).append(row)
     right = {cell: some for cell, some in cells.items() if cell[0] not in _WRONG}
     table, outside = [], 0
-    tail = 0.025 / max(len(right), 1)  # the chance that any of them lies outside is 5%
     for (kind, d, groups), some in right.items():
-        rejected, tests = _rejected(some)
-        low, high = stats.binom.ppf([tail, 1 - tail], tests, 0.05) / max(tests, 1)
+        rejected, tests = rejections(row["p"] for row in some)
+        low, high = level_bounds(tests, len(right))
         rate = rejected / max(tests, 1)
         inside = low <= rate <= high
         outside += not inside
@@ -129,7 +127,7 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         bounds = f"{low:.3f} to {high:.3f}"
         table.append([kind, d, name, tests, f"{rate:.3f}", bounds, "yes" if inside else "NO"])
     power = [
-        [kind, d, groups, len(some), show_rate(*_rejected(some))]
+        [kind, d, groups, len(some), show_rate(*rejections(row["p"] for row in some))]
         for (kind, d, groups), some in cells.items()
         if kind in _WRONG
     ]
@@ -147,9 +145,3 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         Heading("Rejection rates, wrong models"),
         Table(["samples", "d", "groups", "tests", "power"], power),
     ]
-
-
-def _rejected(rows: list[Row]) -> tuple[int, int]:
-    """How many tests reject, and how many say anything."""
-    known = np.array([row["p"] for row in rows if row["p"] is not None])
-    return int(np.count_nonzero(known <= 0.05)), known.size

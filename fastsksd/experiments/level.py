@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
 
 from ..gof import gof_test
 from .problems import make_null
-from .report import Block, Heading, Table, Text
+from .report import Block, Heading, Table, Text, cells_of, level_bounds
 from .runner import Row, Settings, Task
 
 FIGURES = False
@@ -59,23 +58,17 @@ def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[R
 
 
 def report(rows: list[Row], settings: Settings) -> list[Block]:
-    cells: dict[tuple[str, int, int], list[float]] = {}
-    for row in rows:
-        cells.setdefault((row["model"], row["d"], row["n"]), []).append(row["p"])
+    cells = cells_of(rows, "model", "d", "n")
     table, outside = [], 0
-    # Bounds for all cells at once: the chance that any of them lies outside is 5%.
-    tail = 0.025 / len(cells)
-    for (model, d, n), values in cells.items():
-        pvalues = np.array(values)
-        low, high = stats.binom.ppf([tail, 1 - tail], pvalues.size, 0.05) / pvalues.size
+    for key, some in cells.items():
+        pvalues = np.array([row["p"] for row in some])
+        low, high = level_bounds(pvalues.size, len(cells))
         rates = [np.mean(pvalues <= alpha) for alpha in ALPHAS]
         inside = low <= rates[1] <= high
         outside += not inside
         table.append(
             [
-                model,
-                d,
-                n,
+                *key,
                 pvalues.size,
                 *(f"{rate:.3f}" for rate in rates),
                 f"{low:.3f} to {high:.3f}",

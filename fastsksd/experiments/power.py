@@ -24,9 +24,9 @@ from .report import (
     Text,
     count_rejection,
     figure_of,
-    interval,
     log_axis,
     pyplot,
+    rate_cells,
     shared_legend,
     show_rate,
 )
@@ -228,11 +228,8 @@ def _level_table(rates: _Rates) -> Table:
     for method in METHODS:
         counts = [rates.counts[method, True, cell] for cell in rates.cells[True]]
         rejected, trials = (sum(count[k] for count in counts) for k in (0, 1))
-        low, high = interval(rejected, trials)
         by_null = [_show(rates.mean(method, null=True, problem=null)) for null in _NULLS]
-        table.append(
-            [method, *by_null, f"{rejected / trials:.3f}", f"{low:.3f} to {high:.3f}", trials]
-        )
+        table.append([method, *by_null, *rate_cells(rejected, trials), trials])
     return Table(["test", *_NULLS, "all", "95% interval", "tests"], table)
 
 

@@ -76,6 +76,11 @@ def random_rotation(d: int, rng: Generator) -> Array:
     return q * np.sign(np.diagonal(r))
 
 
+def correlated(d: int) -> Array:
+    """The covariance of an AR(1) process with coefficient 0.6."""
+    return 0.6 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+
+
 def _direction(d: int, rng: Generator) -> Array:
     v = rng.standard_normal(d)
     return v / np.linalg.norm(v)

@@ -165,6 +165,14 @@ img {{ max-width: 100%; }}
 """
 
 
+def cells_of(rows: Iterable[dict[str, Any]], *names: str) -> dict[tuple[Any, ...], list[Any]]:
+    """Rows by the values of some of their entries, in the order in which these occur."""
+    cells: dict[tuple[Any, ...], list[Any]] = {}
+    for row in rows:
+        cells.setdefault(tuple(row[name] for name in names), []).append(row)
+    return cells
+
+
 def count_rejection(counts: dict[Any, list[int]], key: Any, pvalue: float) -> None:
     """Add a test at level 0.05 to ``counts[key]``, a list of rejections and tests."""
     count = counts.setdefault(key, [0, 0])
@@ -178,23 +186,42 @@ def show_rate(successes: int, trials: int) -> str:
     return f"{successes / trials:.2f} ({low:.2f} to {high:.2f})"
 
 
-def log_axis(
-    axis: Any, ticks: Sequence[float], label: str, first: tuple[float, str] | None = None
-) -> None:
-    """Make the horizontal axis logarithmic; ticks that are too close together have no number.
+def rejections(pvalues: Iterable[float | None]) -> tuple[int, int]:
+    """How many tests reject at level 0.05, and how many have a verdict: None is none."""
+    known = [p for p in pvalues if p is not None]
+    return sum(p <= 0.05 for p in known), len(known)
 
-    `first` is a further tick with its name.
+
+def rate_cells(successes: int, trials: int) -> tuple[str, str]:
+    """A rate and its confidence interval, as cells of a table; empty without trials."""
+    if not trials:
+        return "", ""
+    low, high = interval(successes, trials)
+    return f"{successes / trials:.3f}", f"{low:.3f} to {high:.3f}"
+
+
+def level_bounds(tests: int, cells: int) -> tuple[float, float]:
+    """Binomial bounds of the rejection rate of right models at level 0.05.
+
+    The chance that any of so many cells is outside of its bounds is 5%.
     """
+    from scipy.stats import binom
+
+    tail = 0.025 / max(cells, 1)
+    low, high = binom.ppf([tail, 1.0 - tail], tests, 0.05) / max(tests, 1)
+    return low, high
+
+
+def log_axis(axis: Any, ticks: Sequence[float], label: str) -> None:
+    """Make the horizontal axis logarithmic; ticks that are too close together have no number."""
     axis.set_xscale("log")
     axis.minorticks_off()
-    places, names = ([first[0]], [first[1]]) if first else ([], [])
-    last = first[0] if first else 0.0
+    names, last = [], 0.0
     for tick in ticks:
         fits = tick >= 1.35 * last
-        places.append(tick)
         names.append(f"{tick:g}" if fits else "")
         last = tick if fits else last
-    axis.set_xticks(places, names, fontsize=8)
+    axis.set_xticks(ticks, names, fontsize=8)
     axis.set_xlabel(label)
 
 

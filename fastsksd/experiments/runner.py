@@ -343,7 +343,7 @@ def this_machine() -> dict[str, Any]:
     """Date, processor and versions, for the line of a run."""
     return {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "threads": get_num_threads(),
         "python": platform.python_version(),
@@ -352,7 +352,8 @@ def this_machine() -> dict[str, Any]:
     }
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The processor by name, as far as the system tells it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -14,11 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from .._typing import Array
 from ..gof import gof_test
-from .report import Block, Heading, Table, Text
+from .report import Block, Heading, Table, Text, cells_of, rate_cells, rejections
 from .runner import Row, Settings, Task
 
 FIGURES = False
@@ -81,11 +80,8 @@ def weighted_samples(kind: str, d: int, n: int, rng: np.random.Generator) -> tup
 
 
 def report(rows: list[Row], settings: Settings) -> list[Block]:
-    cells: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        cells.setdefault((row["kind"], row["d"], row["n"]), []).append(row)
     table = []
-    for key, some in cells.items():
+    for key, some in cells_of(rows, "kind", "d", "n").items():
         sizes = [row["effective"] for row in some if row["weighted"]]
         level, bounds = _rate(some, "right", True)
         others = [
@@ -110,9 +106,4 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
 def _rate(rows: list[Row], model: str, weighted: bool) -> tuple[str, str]:
     """Rejection rate at level 0.05 and its interval, of the tests with a verdict."""
     p = [r["p"] for r in rows if (r["model"], r["weighted"]) == (model, weighted)]
-    known = np.array([value for value in p if value is not None])
-    if not known.size:
-        return "", ""
-    rejected = int(np.count_nonzero(known <= 0.05))
-    low, high = stats.binomtest(rejected, known.size).proportion_ci(method="wilson")
-    return f"{rejected / known.size:.3f}", f"{low:.3f} to {high:.3f}"
+    return rate_cells(*rejections(p))

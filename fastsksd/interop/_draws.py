@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from .._typing import Array
-from .._validate import ArgumentError, Option, check_choice, check_probability
+from .._validate import ArgumentError, Option, check_choice, check_probability, first_few
 from ..effects import FEWEST
 from ..gof import gof_test
 from ..procedure.importance import LARGEST_CUT, check_weights, effective_size, typical_rows
@@ -168,7 +168,7 @@ class Draws:
         return self.x.shape[0]
 
     def __repr__(self) -> str:
-        shown = ", ".join(self.names[:6]) + (", ..." if len(self.names) > 6 else "")
+        shown = first_few(self.names, 6)
         counts = {"divergent": self.n_divergent, "dropped": self.n_dropped}
         notes = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         chains = np.unique(self.chain).size

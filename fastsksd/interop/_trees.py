@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ._draws import Block, indexed
-from ._library import library
+from ._library import library, with_progress
 from .jax import score_from_logp
 
 
@@ -45,3 +45,12 @@ def tree_score(
     """Score function (n, d) -> (n, d) of a log-density of trees like `example`."""
     _, unravel = library("jax.flatten_util").ravel_pytree(example)
     return score_from_logp(lambda row: logdensity(unravel(row)), batch_size=batch_size)
+
+
+def scores_of_trees(
+    logdensity: Callable[[Any], Any], positions: Any, batch_size: int | None, progress: bool
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """Scores of draws at trees of arrays (chains, draws, ...), as `collect` asks for them."""
+    example = library("jax").tree.map(lambda leaf: leaf[0, 0], positions)
+    function = tree_score(logdensity, example, batch_size)
+    return with_progress(lambda x, rows: function(x), progress, batch_size)

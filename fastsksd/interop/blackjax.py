@@ -9,8 +9,8 @@ import numpy as np
 
 from .._validate import ArgumentError, ArgumentTypeError
 from ._draws import Draws, OnDivergence, OnNan, VarNames, collect
-from ._library import library, with_progress
-from ._trees import tree_blocks, tree_score
+from ._library import library
+from ._trees import scores_of_trees, tree_blocks
 
 __all__ = ["draws", "particles"]
 
@@ -119,7 +119,7 @@ def draws(
             )
         options["diverging"] = by_chain(infos.is_divergent)
     if logdensity_fn is not None:
-        scores = _scores(logdensity_fn, positions, batch_size, progress)
+        scores = scores_of_trees(logdensity_fn, positions, batch_size, progress)
         return collect(tree_blocks(positions), score=scores, **options)
     if not hasattr(states, "logdensity_grad"):
         raise ArgumentError(
@@ -208,17 +208,9 @@ def particles(
     positions = jax.tree.map(lambda leaf: np.asarray(leaf)[None], positions)
     return collect(
         tree_blocks(positions),
-        score=_scores(logdensity_fn, positions, batch_size, progress),
+        score=scores_of_trees(logdensity_fn, positions, batch_size, progress),
         var_names=var_names,
         on_nan=on_nan,
         independent=True,
         weights=weights,
     )
-
-
-def _scores(
-    logdensity_fn: Callable[[Any], Any], positions: Any, batch_size: int | None, progress: bool
-) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    example = library("jax").tree.map(lambda leaf: leaf[0, 0], positions)
-    function = tree_score(logdensity_fn, example, batch_size)
-    return with_progress(lambda x, rows: function(x), progress, batch_size)

@@ -10,8 +10,8 @@ import numpy as np
 from .._typing import Rng
 from .._validate import ArgumentError, ArgumentTypeError, check_integer, check_rng
 from ._draws import Draws, OnDivergence, OnNan, VarNames, collect
-from ._library import library, with_progress
-from ._trees import tree_blocks, tree_score
+from ._library import library
+from ._trees import scores_of_trees, tree_blocks, tree_score
 from .arviz import diverging, read, variables_of
 
 __all__ = ["draws", "score", "variational"]
@@ -139,14 +139,9 @@ def draws(
         target = _Target(source, model_args or (), model_kwargs or {})
         drawn = {name: values for name, (values, _) in variables_of(samples).items()}
         positions = target.unconstrain_all(_sites(drawn, target.sites, "samples"))
-        return _with_computed_scores(
-            target.log_density,
-            positions,
-            batch_size,
-            progress,
-            diverging=diverging(samples),
-            **options,
-        )
+        scores = scores_of_trees(target.log_density, positions, batch_size, progress)
+        options["diverging"] = diverging(samples)
+        return collect(tree_blocks(positions), score=scores, **options)
     if samples is not None:
         raise ArgumentTypeError("samples", "are for a model; a numpyro.infer.MCMC has its own")
     if getattr(source, "_states", None) is None:
@@ -172,7 +167,8 @@ def draws(
     if log_density is None:
         potential = source.sampler.get_potential_fn()
         log_density = lambda z: -potential(z)  # noqa: E731
-    return _with_computed_scores(log_density, positions, batch_size, progress, **options)
+    scores = scores_of_trees(log_density, positions, batch_size, progress)
+    return collect(tree_blocks(positions), score=scores, **options)
 
 
 def variational(
@@ -261,11 +257,9 @@ def variational(
     key = jax.random.key(int(check_rng(rng).integers(2**31)))
     positions = _guided(guide, params, key, count, target)
     positions = jax.tree.map(lambda leaf: leaf[None], positions)
-    return _with_computed_scores(
-        target.log_density,
-        positions,
-        batch_size,
-        progress,
+    return collect(
+        tree_blocks(positions),
+        score=scores_of_trees(target.log_density, positions, batch_size, progress),
         var_names=var_names,
         on_nan=on_nan,
         independent=True,
@@ -288,19 +282,6 @@ def _guided(guide: Any, params: Any, key: Any, count: int, target: _Target) -> d
             key, *target.args, **target.kwargs
         )
     return jax.jit(jax.vmap(target.unconstrain))(_sites(drawn, target.sites, "guide"))
-
-
-def _with_computed_scores(
-    log_density: Callable[[Any], Any],
-    positions: Any,
-    batch_size: int | None,
-    progress: bool,
-    **options: Any,
-) -> Draws:
-    example = library("jax").tree.map(lambda leaf: leaf[0, 0], positions)
-    function = tree_score(log_density, example, batch_size)
-    scores = with_progress(lambda x, rows: function(x), progress, batch_size)
-    return collect(tree_blocks(positions), score=scores, **options)
 
 
 def _sites(drawn: Mapping[str, Any], sites: Sequence[str], name: str) -> dict[str, Any]:

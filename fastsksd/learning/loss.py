@@ -32,10 +32,9 @@ from .._validate import (
     evaluate_score,
 )
 from ..compute.linalg import product
-from ..compute.medians import median_distance
 from ..discrepancy import sksd_value_and_grad
 from ..engines import check_pairwise
-from ..kernels import as_kernel
+from ..kernels import as_kernel, check_one_bandwidth, one_bandwidth
 from ..refine import Ascent
 from ..score_difference import ESTIMATORS, score_difference
 from ..slices import Slices, check_basis, find_slices
@@ -360,8 +359,7 @@ class KernelSteinLoss(SteinLoss):
 
     def __init__(self, *, kernel: KernelLike = "rbf", statistic: Statistic = "u") -> None:
         self.kernel = as_kernel(kernel)
-        if np.ndim(self.kernel.bandwidth):
-            raise ArgumentError("kernel", "of the KSD must have one bandwidth; got one per slice")
+        check_one_bandwidth(self.kernel, "KSD")
         check_choice("statistic", statistic, ("u", "v"))
         self.statistic = statistic
 
@@ -372,8 +370,7 @@ class KernelSteinLoss(SteinLoss):
     def __call__(self, x: ArrayLike, score: Score) -> tuple[float, Array]:
         x = check_samples(x, min_rows=2)
         scores = evaluate_score(check_score(score), x)
-        given = self.kernel.bandwidth
-        h = median_distance(x) if isinstance(given, str) else float(np.asarray(given))
+        h = one_bandwidth(self.kernel, x, "KSD")
         return _ksd_value_and_grad(self.kernel.name, x, scores, h, self.statistic)
 
 

@@ -10,6 +10,9 @@ from .base import Model, check_fit_samples, finite, parameter
 from .independent import student_curvature, student_draws, student_log_density, student_slope
 
 _LARGEST_CONDITION = 1e12  # beyond it W^-1 x keeps fewer than four digits
+_MOST_STEPS = 500  # of a fit
+_FLAT = 1e-8  # largest entry of the relative gradient at the end of a fit
+_LEAST = 0.05  # smallest eigenvalue of the Hessian of a step
 
 
 class ICA(Model):
@@ -139,7 +142,7 @@ class ICA(Model):
         return x @ self._unmixing.T
 
 
-def _fit_unmixing(x: Array, df: float, tol: float = 1e-8, most: int = 500) -> Array:
+def _fit_unmixing(x: Array, df: float) -> Array:
     """The matrix A of largest likelihood, ``x = A^-1 z``."""
     n, d = x.shape
     values, vectors = np.linalg.eigh(x.T @ x / n)
@@ -149,10 +152,10 @@ def _fit_unmixing(x: Array, df: float, tol: float = 1e-8, most: int = 500) -> Ar
     A = np.sqrt(variance) * (vectors / np.sqrt(values)) @ vectors.T
     y = x @ A.T
     loss = _unmixing_loss(y, df)  # that of a factor B A is this function less log |det B|
-    for _ in range(most):
+    for _ in range(_MOST_STEPS):
         psi = -student_slope(y, df)
         gradient = psi.T @ y / n - np.eye(d)
-        if np.abs(gradient).max() < tol:
+        if np.abs(gradient).max() < _FLAT:
             break
         step = _relative_step(gradient, y, df)
         slope = float((gradient * step).sum())
@@ -174,17 +177,17 @@ def _unmixing_loss(y: Array, df: float) -> float:
     return -float(student_log_density(y, df).mean(axis=0).sum())
 
 
-def _relative_step(gradient: Array, y: Array, df: float, least: float = 0.05) -> Array:
+def _relative_step(gradient: Array, y: Array, df: float) -> Array:
     """Step of a quasi-Newton method for a relative change ``(I + step) A``.
 
     Of the Hessian those parts are kept that remain where the sources are independent: blocks of two
-    entries, (i, j) and (j, i). Their eigenvalues are raised to `least`.
+    entries, (i, j) and (j, i). Their eigenvalues are raised to `_LEAST`.
     """
     curvature = -student_curvature(y, df)
     h = np.outer(curvature.mean(axis=0), (y * y).mean(axis=0))
-    np.fill_diagonal(h, np.maximum((curvature * y * y).mean(axis=0), least - 1.0))
+    np.fill_diagonal(h, np.maximum((curvature * y * y).mean(axis=0), _LEAST - 1.0))
     smallest = 0.5 * (h + h.T - np.sqrt((h - h.T) ** 2 + 4.0))
-    raised = np.maximum(least - smallest, 0.0)
+    raised = np.maximum(_LEAST - smallest, 0.0)
     np.fill_diagonal(raised, 0.0)
     h = h + raised
     determinant = h * h.T - 1.0

@@ -6,8 +6,11 @@ by colour alone. No setting of matplotlib is changed.
 """
 
 from .differences import differences
+from .eigenvalues import spectrum
+from .explained import samples, slices, witness
+from .forest import effects
+from .outcome import members, null
 from .page import report
-from .pictures import effects, members, null, samples, slices, spectrum, witness
 from .rates import power
 
 __all__ = [

@@ -7,15 +7,16 @@ import io
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec
 
+from .._validate import ArgumentTypeError
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK, GREY = (
     "#000000", "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7", "#8c8c8c",
 )  # fmt: skip
-_BARS = 12  # slices or members shown
+BARS = 12  # slices, members or effects shown
 _P = ParamSpec("_P")
 
 
@@ -35,6 +36,11 @@ def in_plain_words(picture: Callable[_P, Axes]) -> Callable[_P, Axes]:
         return ax
 
     return drawn
+
+
+def check_result(result: object) -> None:
+    if not hasattr(result, "null_distribution"):
+        raise ArgumentTypeError("result", f"must be a GofResult, not {type(result).__name__}")
 
 
 def draw_bars(

@@ -12,13 +12,15 @@ import numpy as np
 
 from ..effects import effects_of, has_effects
 from ..report.explain import is_explicable, strongest_witness
+from .canvas import BARS, as_png, new_figure
+from .explained import draw_witness, samples, slices, witness
+from .forest import effects
+from .outcome import members, null
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..result import GofResult
-from .canvas import _BARS, as_png, new_figure
-from .pictures import _draw_witness, effects, members, null, samples, slices, witness
 
 
 def report(result: GofResult, *, names: Sequence[str] | None = None, alpha: float = 0.05) -> Figure:
@@ -46,7 +48,7 @@ def report(result: GofResult, *, names: Sequence[str] | None = None, alpha: floa
     >>> len(figure.axes) >= 4
     True
     """
-    explanation = result.explain(names=names, n_slices=_BARS) if is_explicable(result) else None
+    explanation = result.explain(names=names, n_slices=BARS) if is_explicable(result) else None
     first = members if result.null_distribution.size == 0 else null
     panels = [lambda ax: first(result, ax=ax, alpha=alpha)]
     if explanation is not None and explanation.slices:
@@ -88,7 +90,7 @@ def inline_figure(result: GofResult) -> str:
             axes = np.ravel(np.asarray(figure.subplots(1, 1 if slices is None else 2)))
             (members if result.null_distribution.size == 0 else null)(result, ax=axes[0])
             if slices is not None:
-                _draw_witness(axes[1], *strongest_witness(result, slices)).set_title(
+                draw_witness(axes[1], *strongest_witness(result, slices)).set_title(
                     "Witness of the strongest slice", fontsize="medium"
                 )
             png = base64.b64encode(as_png(figure, 80)).decode()

@@ -10,11 +10,11 @@ import numpy as np
 from .._typing import Array
 from .._validate import ArgumentError, check_number
 from ..report.rates import interval
+from .canvas import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, add_legend, axes_or_new
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-from .canvas import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, add_legend, axes_or_new
 
 _STYLES = [
     (BLUE, "-", "o"),

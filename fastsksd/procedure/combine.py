@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -84,6 +84,24 @@ class Verdict(NamedTuple):
     sliced: Evaluation
     evidence: float | None = None
     members: tuple[Member, ...] = ()
+
+    def fields(self) -> dict[str, Any]:
+        """What a `GofResult` holds of it, by the names there."""
+        strongest, sliced = self.strongest, self.sliced
+        return dict(
+            statistic=strongest.statistic,
+            pvalue=self.pvalue,
+            null_distribution=self.null_distribution,
+            slices=sliced.slices,
+            slice_statistics=sliced.statistics,
+            bandwidths=sliced.bandwidths,
+            slice_units=sliced.units,
+            members=self.members,
+            evidence=self.evidence,
+            coordinate_statistics=None
+            if strongest.coordinates is None
+            else strongest.coordinates(),
+        )
 
     def withheld(self) -> Verdict:
         """The same without p-values, for chains that are too short."""

@@ -17,7 +17,8 @@ import numpy as np
 from .._typing import Array
 from .._validate import ArgumentError, check_statistic
 from ..compute.linalg import gram, product
-from ..engines.fourier import TOLERANCE, SeriesTooLong, SliceFeatures
+from ..engines.kernel_series import TOLERANCE, SeriesTooLong
+from ..engines.slice_features import SliceFeatures
 from ..kernels import Kernel
 from ..score_difference import score_difference
 from ..slices import Slices, active_directions
@@ -25,7 +26,7 @@ from . import metric as metrics
 from .feature_sums import Component, FeatureSums, Stretches
 from .grouped import LONG, MOST_OF_SLICES, reach_of
 from .metric import Metric
-from .split import Samples
+from .split import Samples, spread_evenly
 from .stretches import starts_of
 
 GROUPS = 1000  # of samples, at most
@@ -85,11 +86,7 @@ def _pooled(samples: Sequence[Array]) -> Array:
     """All samples, as many of each set; those that models share are one set."""
     sets = list({id(one): one for one in samples}.values())
     least = min(len(one) for one in sets)
-    return np.concatenate([one[_spread_evenly(len(one), least)] for one in sets])
-
-
-def _spread_evenly(n: int, count: int) -> np.ndarray:
-    return np.arange(n) if n <= count else np.linspace(0, n - 1, count).astype(int)
+    return np.concatenate([one[spread_evenly(len(one), least)] for one in sets])
 
 
 def _metric(precondition: str | Array, x: Array) -> Metric | None:
@@ -104,7 +101,7 @@ def _metric(precondition: str | Array, x: Array) -> Metric | None:
 
 def _active(training: Samples, n_slices: int) -> Array:
     """The leading active directions."""
-    some = training.chosen(_spread_evenly(len(training.x), _MOST_TRAINING))
+    some = training.at_most(_MOST_TRAINING)
     difference = score_difference(some.x, cast(Array, some.scores), engine="direct")
     return active_directions(difference).r[:n_slices]
 

@@ -12,13 +12,12 @@ from .._typing import Array
 from .._validate import ArgumentError, check_statistic
 from ..compute.chi_square import limit_weights
 from ..compute.linalg import product
-from ..compute.medians import median_distances
-from ..compute.projections import project, spread
+from ..compute.projections import project
 from ..engines import DEVICE_ENGINES, DirectEngine, Source, choose_engine
 from ..engines.folded import FoldedEngine, FoldPair
-from ..engines.fourier import SeriesTooLong
+from ..engines.kernel_series import SeriesTooLong
 from ..engines.pairs import statistic as pair_statistic
-from ..kernels import FlatProjection, Kernel
+from ..kernels import FlatProjection, Kernel, bandwidths_of_part
 from ..slices import Slices
 from .evaluation import Evaluation, Outcome, sliced_evaluation
 from .family import Pool
@@ -282,19 +281,15 @@ def _project(
     except FlatProjection:
         if part.metric is not None:
             everything = part.metric.samples(everything)
-        scale = 1e-13 * spread(everything, slices.g)
-        h, deviation = (
-            median_distances(product(slices.g, x)),
-            product(slices.g, everything).std(axis=1),
-        )
-        h = np.where(h > scale, h, deviation)
-        if x.shape[0] == everything.shape[0] or np.any(h <= scale):
+        whole = x.shape[0] == everything.shape[0]
+        h = None if whole else bandwidths_of_part(x, everything, slices.g)
+        if h is None:
             raise
         return project(x, scores, slices, type(kernel)(h))
 
 
 def evaluate_pairs(
-    name: str, pairs: Any, h: float, null: str, weights: Weights | None, multiple: float = 1.0
+    name: str, pairs: Any, h: float, null: str, weights: Weights | None
 ) -> Evaluation:
     """A statistic of all samples without slices, from its terms of pairs."""
     nulls: dict[str, Any]
@@ -311,6 +306,4 @@ def evaluate_pairs(
         sums = pairs.sums_and_replicates(importance[None])[1]
     statistics = check_statistic(sums / pair_weight(pairs.n, importance))
     bandwidths = np.array([h])
-    return Evaluation(
-        name, name, multiple, "all", None, statistics, bandwidths, pairs.name, **nulls
-    )
+    return Evaluation(name, name, 1.0, "all", None, statistics, bandwidths, pairs.name, **nulls)

@@ -179,7 +179,7 @@ class FeatureSums:
     def add(self, samples: Samples, first: int) -> None:
         """Add samples, which are the rows from `first` on."""
         for start in range(0, len(samples.x), _BLOCK):
-            self._add_block(samples.part(slice(start, start + _BLOCK)), first + start)
+            self._add_block(samples.chosen(slice(start, start + _BLOCK)), first + start)
 
     def _add_block(self, block: Samples, first: int) -> None:
         width = len(block.x)

@@ -23,6 +23,7 @@ not in memory, see `fastsksd.scale.family_accumulator`, with the same result for
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -30,12 +31,11 @@ import numpy as np
 
 from .._typing import Array
 from ..compute.linalg import product
-from ..compute.medians import median_distance, median_distances
-from ..compute.projections import spread
 from ..engines.features import FeatureMap
-from ..engines.fourier import Reach, SliceFeatures, series_length
+from ..engines.kernel_series import series_length
 from ..engines.random_waves import LinearFeatures, WaveFeatures, frequencies
-from ..kernels import FlatProjection, Kernel
+from ..engines.slice_features import Reach, SliceFeatures
+from ..kernels import FlatProjection, Kernel, bandwidths_of_part, one_bandwidth
 from .evaluation import Evaluation, sliced_evaluation
 from .family import Pool
 from .feature_sums import Component, FeatureSums, Groups, Met, Stretches, group_size, group_weights
@@ -48,6 +48,7 @@ from .stretches import starts_of
 from .unsliced import (
     LARGEST_DEGREES,
     WIDTHS,
+    drawn_moments,
     has_full_metric,
     has_moments,
     moment_evaluations,
@@ -125,15 +126,11 @@ class AllSamples:
     @property
     def learning(self) -> Samples:
         """The first part of the samples."""
-        return self.samples.part(slice(0, self.rest)).typical
+        return self.samples.chosen(slice(0, self.rest)).typical
 
     def some(self, stretch: slice) -> Samples:
         """Samples spread evenly over a stretch."""
-        part = self.samples.part(stretch).typical
-        n = len(part.x)
-        if n <= _ENOUGH:
-            return part
-        return part.chosen(np.linspace(0, n - 1, _ENOUGH).astype(int))
+        return self.samples.chosen(stretch).typical.at_most(_ENOUGH)
 
     def bandwidths(self, kernel: Kernel, metric: Metric | None, g: Array, stretch: slice) -> Array:
         """Bandwidths along slices in a metric.
@@ -145,11 +142,8 @@ class AllSamples:
             return _bandwidths(kernel, self.some(stretch), metric, g)
         except FlatProjection:
             everything = self.samples.within(metric).x
-            x = everything[stretch]
-            scale = 1e-13 * spread(everything, g)
-            h, deviation = median_distances(product(g, x)), product(g, everything).std(axis=1)
-            h = np.where(h > scale, h, deviation)
-            if np.any(h <= scale):
+            h = bandwidths_of_part(everything[stretch], everything, g)
+            if h is None:
                 raise
             return h
 
@@ -157,7 +151,7 @@ class AllSamples:
         """The smallest and the largest sample of a stretch along each row of g in a metric."""
         low, high = np.full(len(g), np.inf), np.full(len(g), -np.inf)
         for start in range(stretch.start, stretch.stop, _BLOCK):
-            block = self.samples.part(slice(start, min(start + _BLOCK, stretch.stop)))
+            block = self.samples.chosen(slice(start, min(start + _BLOCK, stretch.stop)))
             y = product(g, block.within(metric).x)
             low, high = np.minimum(low, y.min(axis=1)), np.maximum(high, y.max(axis=1))
         return low, high
@@ -275,7 +269,7 @@ class MomentMembers(NamedTuple):
             degrees,
             one.statistics,
             one.statistics,
-            lambda rows, reduce: {"replicates": reduce(one.replicates[:, rows], axis=(1, 2))},
+            partial(drawn_moments, one.replicates, one.replicates),
             sums=self.sums,
         )
 
@@ -327,7 +321,7 @@ def _fixed_in_memory(plan: Plan, split: Split) -> Family:
     held_out = next((part for part in split.parts if part.name == "held out"), None)
     if held_out is None or np.ndim(plan.train) > 0:
         return fix_family(plan, split.parts, AllSamples(split.samples))
-    head = split.samples.part(slice(0, held_out.stretch.start))
+    head = split.samples.chosen(slice(0, held_out.stretch.start))
     fixed = [
         fixed_part(plan, head)._replace(stretch=part.stretch)
         for part in split.parts
@@ -406,14 +400,17 @@ class _Maker:
         for multiple in pool.multiples:
             code, scaled = plan.kernel.code, multiple * h
             reach = reach_of(code, y, scaled, *extremes, known.fade, plan.tol)
-
-            def number(some: slice, scaled: Array = scaled, reach: Reach = reach) -> int:
-                features = SliceFeatures(
-                    code, r[some], g[some], scaled[some], reach.some(some), plan.tol
-                )
-                return self._number(features, part.metric, stretch.start, stretch.stop)
-
-            numbers[multiple] = [[number(some) for some in between] for between in batches]
+            maps = [
+                [
+                    SliceFeatures(code, r[some], g[some], scaled[some], reach.some(some), plan.tol)
+                    for some in between
+                ]
+                for between in batches
+            ]
+            numbers[multiple] = [
+                [self._number(one, part.metric, stretch.start, stretch.stop) for one in between]
+                for between in maps
+            ]
         self.members.append(SlicedMembers(part.name, part.metric, pool, h, numbers))
 
     def whole_vector(
@@ -423,8 +420,7 @@ class _Maker:
         kernel, rng = self.plan.kernel, self.plan.rng
         x = self.known.some(slice(start, self.known.n)).within(metric).x
         d = x.shape[1]
-        bandwidth = kernel.bandwidth
-        h = median_distance(x) if isinstance(bandwidth, str) else float(np.asarray(bandwidth))
+        h = one_bandwidth(kernel, x, "family")
         drawn = frequencies(kernel.code, int(np.clip(_FEATURES // (2 * d), 8, 64)), d, rng)
         maps: list[FeatureMap] = [WaveFeatures(drawn / (multiple * h)) for multiple in WIDTHS]
         maps.append(LinearFeatures(d, _MOST_LINEAR, int(rng.integers(2**63))))

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from .._typing import Array
-from .._validate import ArgumentError, Option, counted, real_array
+from .._validate import ArgumentError, Option, counted, first_few, real_array
+from .lags import rounded_up
 
 # Samples without weights that would be worth as much, and whose sums would be as near to normal.
 FEWEST_EFFECTIVE, FEWEST_EVEN = 30.0, 16.0
@@ -51,10 +52,9 @@ def check_weights(weights: Any, n: int) -> Array | None:
         )
     for bad, what in ((~np.isfinite(w), "hold NaN or infinity"), (w < 0, "are negative")):
         if bad.any():
-            rows = ", ".join(map(str, np.flatnonzero(bad)[:5].tolist()))
-            more = ", ..." if bad.sum() > 5 else ""
+            rows = np.flatnonzero(bad)
             raise ArgumentError(
-                "weights", f"{what} in {counted(int(bad.sum()), 'row')}: {rows}{more}"
+                "weights", f"{what} in {counted(rows.size, 'row')}: {first_few(rows)}"
             )
     if np.count_nonzero(w) < 2:
         where = f"are all on row {int(np.argmax(w))}" if w.any() else "are all zero"
@@ -101,11 +101,7 @@ def even_size(weights: Array) -> float:
 def draws_needed(weights: Array) -> int:
     """About the number of draws that a verdict needs, to two digits; 0 where there are enough."""
     lacking = max(FEWEST_EFFECTIVE / effective_size(weights), FEWEST_EVEN / even_size(weights))
-    if lacking <= 1.0:
-        return 0
-    needed = weights.size * lacking
-    unit = 10.0 ** (np.floor(np.log10(needed)) - 1)
-    return int(np.ceil(needed / unit) * unit)
+    return rounded_up(weights.size * lacking) if lacking > 1.0 else 0
 
 
 def typical_rows(weights: Array, largest_cut: float | None = None) -> np.ndarray:

@@ -102,7 +102,7 @@ def choose_lag(x: Array, scores: Array | None, lengths: Sequence[int]) -> Lag:
         gap = round(min(tau, length / SHORTEST))
         # A chain in one piece is independent of the others, however short.
         if len(lengths) < FEWEST and length < _AT_LEAST * memory.sure:
-            needed = _rounded_up(FEWEST * SHORTEST * tau)
+            needed = rounded_up(FEWEST * SHORTEST * tau)
     return _many(Lag(length, gap, needed, n / max(tau, 1.0)), n)
 
 
@@ -121,7 +121,7 @@ def given_lag(lag: float, lengths: Sequence[int]) -> Lag:
     n = sum(lengths)
     needed = 0
     if stretches_of(lengths, lag) < FEWEST:
-        needed = _rounded_up(FEWEST * lag)
+        needed = rounded_up(FEWEST * lag)
     return _many(Lag(lag, round(lag / SHORTEST), needed, n * SHORTEST / max(lag, SHORTEST)), n)
 
 
@@ -137,8 +137,8 @@ def _many(lag: Lag, n: int) -> Lag:
     return lag._replace(length=n / _MOST)
 
 
-def _rounded_up(count: float) -> int:
-    """To two digits."""
+def rounded_up(count: float) -> int:
+    """A number of draws, to two digits."""
     digit = 10 ** max(0, int(np.floor(np.log10(count))) - 1)
     return int(np.ceil(count / digit) * digit)
 

@@ -6,13 +6,12 @@ estimates with their influence functions, and p-values of marginals.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from .._typing import Array
-from .metric import moderate, shrinkage
+from .metric import folds, moderate, shrinkage, shrunk
 from .mixing import sizes_of_means
 from .model_moments import Bounded, moment_effects
 from .moments import DEGREES, location_and_unit, plain_moments
@@ -175,8 +174,7 @@ class ScoreRegression:
         `kept` is the part of each column that is no outlier.
         """
         n, d = f.shape
-        edges = np.linspace(0, n, _FOLDS + 1).astype(int).tolist()
-        stretches = [slice(a, b) for a, b in pairwise(edges)]
+        stretches = folds(n, _FOLDS)
         s = self.s - self.mean_score
         sums = [
             (
@@ -189,7 +187,7 @@ class ScoreRegression:
             for one in stretches
         ]
         total = [sum(one[k] for one in sums) for k in range(5)]
-        folds = []
+        found = []
         for one, left_out in zip(stretches, sums, strict=True):
             count, mean_s, mean_f, ss, fs = (a - b for a, b in zip(total, left_out, strict=True))
             mean_s, mean_f = mean_s / count, mean_f / count
@@ -197,12 +195,11 @@ class ScoreRegression:
             cross = fs / count - np.outer(mean_f, mean_s)
             if count < _ENOUGH * d:
                 # Too few for a regression: what it is for samples of the model.
-                amount = shrinkage(int(count), d)
-                covariance = (1.0 - amount) * covariance + amount * np.diag(np.diag(covariance))
+                covariance = shrunk(covariance, shrinkage(int(count), d))
                 cross = -np.diag(kept)
             inverse = _inverse(covariance)
-            folds.append(_Fold(one, inverse, cross @ inverse))
-        return folds
+            found.append(_Fold(one, inverse, cross @ inverse))
+        return found
 
     def moments(self) -> tuple[Array, Array, Array]:
         """N, B and shifts, see `fastsksd.procedure.sparse`, from the means over the folds."""

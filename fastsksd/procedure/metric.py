@@ -171,7 +171,7 @@ def _full(x: Array, scores: Array) -> Metric:
     t = scores * units.backward
     t = t - t.mean(axis=0)
     amount = shrinkage(n, d)
-    cov_x, cov_s = (_shrunk(product(z.T, z.T) / n, amount) for z in (y, t))
+    cov_x, cov_s = (shrunk(product(z.T, z.T) / n, amount) for z in (y, t))
     # Columns without a unit.
     flat = (np.diagonal(cov_x) == 0) | ~_varies(scores, location_and_deviation(scores)[1])
     for covariance in (cov_x, cov_s):
@@ -269,7 +269,8 @@ def location_and_deviation(x: Array) -> tuple[Array, Array]:
     return centre, deviation
 
 
-def _shrunk(covariance: Array, amount: float) -> Array:
+def shrunk(covariance: Array, amount: float) -> Array:
+    """A covariance mixed with its diagonal."""
     return (1.0 - amount) * covariance + amount * np.diag(np.diagonal(covariance))
 
 

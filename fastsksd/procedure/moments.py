@@ -20,8 +20,7 @@ import numpy as np
 
 from .._typing import Array
 from ..compute.linalg import product
-from ..engines.features import FeatureMap
-from ..engines.fourier import add_to_groups
+from ..engines.features import FeatureMap, add_to_groups
 from .metric import location_and_deviation, moderate
 
 DEGREES = (0, 1, 2, 3)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .._typing import Array
+from ..compute.linalg import quotients
 
 MATTERS = 1.0  # standard errors of a mean score
 _SINGLE = float(np.finfo(np.float32).eps)
@@ -49,8 +50,7 @@ def score_noise(
     noise = 0.5 * _SINGLE * np.sqrt(np.square(scores).mean(axis=0))
     width = np.where(known, x.std(axis=0), 0.0)
     # What rounding of a sample does to its score, for scores about linear in it.
-    moved = np.divide(spread, width, out=np.zeros_like(spread), where=width > 0)
-    noise += 0.5 * _SINGLE * np.sqrt(np.square(x).mean(axis=0)) * moved
+    noise += 0.5 * _SINGLE * np.sqrt(np.square(x).mean(axis=0)) * quotients(spread, width)
     if score is not None:
         rows = np.unique(np.linspace(0, n - 1, _ROWS).astype(int))
         step = _STEP * x.std(axis=0)

@@ -20,6 +20,7 @@ _ROUNDS = 3  # sets of coordinates that are looked for one after the other
 _PAIRS = 150  # coordinates whose pairs are all looked at
 _EXTENDED = 10  # pairs that are extended by a third coordinate
 _NOISE = 3.0  # standard errors that an effect must have
+_WRITTEN = 3  # coordinates of a direction in words
 _ROUND = 0.15  # relative error of a coefficient that is written as 1
 
 
@@ -115,7 +116,7 @@ def rounded(direction: Array) -> Array:
     return np.where(whole, np.sign(weights), digits)
 
 
-def written(direction: Array, names: tuple[str, ...], most: int = 3) -> str:
+def written(direction: Array, names: tuple[str, ...]) -> str:
     """A rounded direction in words, as ``a - 0.5 b``.
 
     Examples
@@ -127,7 +128,7 @@ def written(direction: Array, names: tuple[str, ...], most: int = 3) -> str:
     """
     order = np.argsort(-np.abs(direction), kind="stable")
     used = [k for k in order.tolist() if direction[k] != 0]
-    shown = sorted(used[:most])
+    shown = sorted(used[:_WRITTEN])
     sign = 1.0 if direction[shown[0]] > 0 else -1.0
     words = ""
     for k in shown:
@@ -135,4 +136,4 @@ def written(direction: Array, names: tuple[str, ...], most: int = 3) -> str:
         size = "" if abs(weight) == 1 else f"{abs(weight):.2g} "
         link = "" if not words else " + " if weight > 0 else " - "
         words += f"{link}{size}{names[k]}"
-    return f"{words} + ..." if len(used) > most else words
+    return f"{words} + ..." if len(used) > _WRITTEN else words

@@ -77,18 +77,24 @@ class Samples(NamedTuple):
             return self
         return self.chosen(typical_rows(self.weights))._replace(weights=None)
 
-    def part(self, stretch: slice) -> Samples:
-        """A stretch of the samples; those of a chain are numbered from 0 on again."""
-        return self.chosen(stretch)
-
     def chosen(self, which: slice | np.ndarray) -> Samples:
-        """Some of the samples."""
+        """Some of the samples; the stretches of chains are numbered from 0 on again."""
         scores = None if self.scores is None else self.scores[which]
         numbers = None if self.stretch is None else self.stretch[which]
         if numbers is not None:
             numbers = np.unique(numbers, return_inverse=True)[1]
         weights = None if self.weights is None else self.weights[which]
         return Samples(self.x[which], scores, self.rows[which], numbers, weights)
+
+    def in_order(self) -> Samples:
+        """The samples in the caller's order."""
+        order = np.argsort(self.rows, kind="stable")
+        return self if np.array_equal(order, np.arange(order.size)) else self.chosen(order)
+
+    def at_most(self, count: int) -> Samples:
+        """The samples, or so many of them, spread evenly."""
+        n = len(self.x)
+        return self if n <= count else self.chosen(spread_evenly(n, count))
 
     def within(self, metric: Metric | None) -> Samples:
         """The samples in a metric; None for the caller's own coordinates."""
@@ -98,6 +104,11 @@ class Samples(NamedTuple):
         for name, array in (("x", x), ("score", scores)):
             _check_size(name, array, self.rows)
         return self._replace(x=x, scores=scores)
+
+
+def spread_evenly(n: int, count: int) -> np.ndarray:
+    """At most `count` of the numbers 0..n - 1, about equally far apart."""
+    return np.arange(n) if n <= count else np.linspace(0, n - 1, count).astype(int)
 
 
 def _check_size(name: str, array: Array, rows: np.ndarray) -> None:
@@ -174,6 +185,14 @@ class Split(NamedTuple):
         """Samples that slices or locations were found on."""
         return sum(part.training.x.shape[0] for part in self.parts if part.training)
 
+    @property
+    def active(self) -> Slices | None:
+        """All active slices of the first part that has some, in the caller's coordinates."""
+        for part in self.parts:
+            if part.active is not None:
+                return part.active if part.metric is None else part.metric.to_user(part.active)[0]
+        return None
+
     def arrays(self) -> list[Array]:
         """All samples and scores, for a session on a device."""
         # Parts without a metric are views of all samples.
@@ -219,7 +238,7 @@ def make_split(plan: Plan, x: Array, score: Score, chains: Chains | None = None)
         if is_cross(train):
             folds = [("half 1", head, tail), ("half 2", tail, head)]
         for name, tested, training in folds:
-            parts.append(trained_part(name, tested, samples.part(training), samples, plan))
+            parts.append(trained_part(name, tested, samples.chosen(training), samples, plan))
     return Split(samples, tuple(parts), score, lag, report)
 
 
@@ -278,7 +297,9 @@ def metric_of_all(plan: Plan, samples: Samples) -> Metric | None:
 
 def trained_part(name: str, tested: slice, training: Samples, samples: Samples, plan: Plan) -> Part:
     """A stretch of the samples, along slices found on training samples, in their metric."""
-    training = _capped(training.typical, plan)
+    training = training.typical
+    if plan.most_training is not None:
+        training = training.at_most(plan.most_training)
     scores = cast(Array, training.scores)
     metric = None
     if not isinstance(plan.precondition, str):
@@ -287,7 +308,7 @@ def trained_part(name: str, tested: slice, training: Samples, samples: Samples, 
         metric = metrics.full(training.x, scores)
     elif plan.precondition != "raw":
         metric = metrics.diagonal(training.x, scores)
-    inside = _tested(plan, samples.part(tested), samples, metric)
+    inside = _tested(plan, samples.chosen(tested), samples, metric)
     return Part(name, tested, inside, metric, training.within(metric))
 
 
@@ -334,14 +355,6 @@ def _separate(x: Array, score: Score, train: Array) -> Samples:
             " only",
         )
     return Samples(training, evaluate_score(score, training), np.arange(training.shape[0]))
-
-
-def _capped(training: Samples, plan: Plan) -> Samples:
-    """At most as many training samples as the plan allows, spread evenly."""
-    n = training.x.shape[0]
-    if plan.most_training is None or n <= plan.most_training:
-        return training
-    return training.chosen(np.linspace(0, n - 1, plan.most_training).astype(int))
 
 
 def count_of(train: object, n: int) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -64,8 +63,8 @@ def unsliced_members(plan: Plan, samples: Samples, weights: Weights | None) -> l
         metric = metric_of_all(plan, samples)
         blocks = in_one_metric(samples, metric, groups)
         h = _bandwidth(plan, blocks, samples.weights)
-        if groups == 1 and isinstance(plan.precondition, str) and kind != "raw":
-            blocks = _in_units_of_others(samples) if _needs_others(samples) else blocks
+        if groups == 1 and kind in ("auto", "diagonal") and kept is None and are_needed(n, d):
+            blocks = _in_units_of_others(samples)
         members += whole_vector_members(plan, blocks, h, samples, label, weights, linear=enough)
         if enough:
             pair = applied(samples, metric)
@@ -79,10 +78,6 @@ def unsliced_members(plan: Plan, samples: Samples, weights: Weights | None) -> l
         pair = in_the_metric_of_the_others(samples, metrics)
         members += moment_members(plan, pair, "full", weights, kept, sums=True)
     return members
-
-
-def _needs_others(samples: Samples) -> bool:
-    return samples.weights is None and are_needed(*samples.x.shape)
 
 
 def _in_units_of_others(samples: Samples) -> list[Block]:
@@ -104,12 +99,10 @@ def has_moments(n: float) -> bool:
 def in_one_metric(samples: Samples, metric: Metric | None, groups: int) -> list[Block]:
     """The pairs within each of so many groups of samples, in one metric."""
     x, s = applied(samples, metric)
-    edges = np.linspace(0, x.shape[0], groups + 1).astype(int).tolist()
-    blocks = []
-    for number, (start, stop) in enumerate(pairwise(edges)):
-        group = slice(start, stop)
-        blocks.append(Block(group, group, x[group], s[group], x[group], s[group], number))
-    return blocks
+    return [
+        Block(group, group, x[group], s[group], x[group], s[group], number)
+        for number, group in enumerate(folds(len(x), groups))
+    ]
 
 
 def in_metrics_of_folds(
@@ -122,8 +115,8 @@ def in_metrics_of_folds(
     stretches = folds(samples.x.shape[0]) if stretches is None else stretches
     blocks = []
     for (a, b), metric in metrics.items():
-        first = applied(samples.part(stretches[a]), metric)
-        second = first if a == b else applied(samples.part(stretches[b]), metric)
+        first = applied(samples.chosen(stretches[a]), metric)
+        second = first if a == b else applied(samples.chosen(stretches[b]), metric)
         for group in range(groups):
             rows, own_rows = _piece(stretches[a], group, groups)
             columns, own_columns = _piece(stretches[b], group, groups)
@@ -143,7 +136,7 @@ def _piece(stretch: slice, group: int, groups: int) -> tuple[slice, slice]:
 def in_the_metric_of_the_others(samples: Samples, metrics: dict[tuple[int, int], Metric]) -> Pair:
     """Every fold in the metric of the other folds."""
     parts = [
-        applied(samples.part(stretch), metrics[k, k])
+        applied(samples.chosen(stretch), metrics[k, k])
         for k, stretch in enumerate(folds(samples.x.shape[0]))
     ]
     return np.concatenate([y for y, _ in parts]), np.concatenate([t for _, t in parts])

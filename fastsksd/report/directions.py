@@ -34,9 +34,9 @@ def check_coordinates(names: Iterable[object] | None, d: int) -> tuple[str, ...]
     return names
 
 
-def leading(vector: Array, names: Sequence[str], count: int = 3) -> tuple[tuple[str, float], ...]:
-    """The coordinates with the largest weights, at most `count` of them, largest first."""
-    order = np.argsort(-np.abs(vector), kind="stable")[:count]
+def leading(vector: Array, names: Sequence[str]) -> tuple[tuple[str, float], ...]:
+    """The three coordinates with the largest weights that are not zero, largest first."""
+    order = np.argsort(-np.abs(vector), kind="stable")[:3]
     return tuple((names[k], float(vector[k])) for k in order.tolist() if vector[k] != 0)
 
 

@@ -19,7 +19,7 @@ direction holds given the other coordinates; the marginal may look different.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -302,29 +302,12 @@ def explain(
     positive = np.maximum(statistics, 0.0)
     fractions = positive / (positive.sum() or 1.0)
     order = np.argsort(-statistics, kind="stable")
-    explained = []
-    for q in order[:n_slices].tolist():
-        side = _oriented(loaded, q)
-        witness = _witness(loaded, q, side, level, rng)
-        push, spread = moments_of(side.y, side.s, side.a, loaded.samples.stretch)
-        explained.append(
-            SliceExplanation(
-                index=q,
-                r=side.r,
-                g=side.g,
-                statistic=float(statistics[q]),
-                bandwidth=float(loaded.h[q]),
-                fraction=float(fractions[q]),
-                pvalue=float(pvalues[q]),
-                pvalue_adjusted=float(adjusted[q]),
-                leading_r=leading(side.r, names),
-                leading_g=leading(side.g, names),
-                witness=witness,
-                push=push,
-                spread=spread,
-                shape=_shape(witness, side.a, push, spread),
-            )
-        )
+    values = dict(
+        statistic=statistics, fraction=fractions, pvalue=pvalues, pvalue_adjusted=adjusted
+    )
+    explained = [
+        _explained_slice(loaded, q, values, names, level, rng) for q in order[:n_slices].tolist()
+    ]
     contributions = _contributions(loaded.engine(slice(None)))
     along = _oriented(loaded, order[0]).y
     caveats = caveats_of_samples(result, samples, order[0])
@@ -341,13 +324,34 @@ def explain(
     )
 
 
-def strongest_witness(
-    result: GofResult,
-    slices: Slices,
-    names: Sequence[str] | None = None,
-    level: float = 0.95,
-    rng: Rng = 0,
-) -> tuple[Witness, str, bool]:
+def _explained_slice(
+    loaded: _Loaded,
+    q: int,
+    values: Mapping[str, Array],
+    names: Sequence[str],
+    level: float,
+    rng: np.random.Generator,
+) -> SliceExplanation:
+    """The explanation of slice q; `values` of all slices are fields of it."""
+    side = _oriented(loaded, q)
+    witness = _witness(loaded, q, side, level, rng)
+    push, spread = moments_of(side.y, side.s, side.a, loaded.samples.stretch)
+    return SliceExplanation(
+        index=q,
+        r=side.r,
+        g=side.g,
+        bandwidth=float(loaded.h[q]),
+        leading_r=leading(side.r, names),
+        leading_g=leading(side.g, names),
+        witness=witness,
+        push=push,
+        spread=spread,
+        shape=_shape(witness, side.a, push, spread),
+        **{name: float(array[q]) for name, array in values.items()},
+    )
+
+
+def strongest_witness(result: GofResult, slices: Slices) -> tuple[Witness, str, bool]:
     """Witness of the strongest slice, its direction g in words, and whether r and g are close.
 
     It is cheaper than an explanation, which computes p-values of all slices.
@@ -355,8 +359,8 @@ def strongest_witness(
     samples, _ = samples_of(result, None, None)
     loaded, q = _load(result, slices, samples), int(np.argmax(result.slice_statistics))
     side = _oriented(loaded, q)
-    witness = _witness(loaded, q, side, level, check_rng(rng))
-    names = check_coordinates(result.names if names is None else names, side.g.size)
+    witness = _witness(loaded, q, side, 0.95, check_rng(0))
+    names = check_coordinates(result.names, side.g.size)
     along = direction(leading(side.g, names), side.g.size)
     return witness, along, bool(abs(side.a) >= ALIGNED)
 
@@ -402,12 +406,9 @@ def samples_of(result: GofResult, x: ArrayLike | None, score: Score | None) -> t
                 "gof_batch. They must not be the samples the slices were found on",
             )
         samples = result._samples
-        order = np.argsort(samples.rows, kind="stable")
         # Draws of chains stay in their stretches, samples with bandwidths from others in folds.
         in_parts = samples.stretch is not None or result._fold_pairs
-        if in_parts or np.array_equal(order, np.arange(order.size)):
-            return samples, True
-        return samples.chosen(order), True
+        return samples if in_parts else samples.in_order(), True
     if x is None or score is None:
         missing, given = ("x", "score") if x is None else ("score", "x")
         raise ArgumentError(missing, "is missing: it goes together with ", Option(given))

@@ -1,4 +1,4 @@
-"""Rates and many p-values: Wilson's interval and Holm's adjustment."""
+"""Rates, and many intervals or p-values: Wilson's interval, Sidak's and Holm's adjustments."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ def interval(successes: float, trials: float, level: float = 0.95) -> tuple[floa
         * (rate * (1 - rate) / trials + z * z / (4 * trials * trials)) ** 0.5
     )
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def sidak(miss: float, count: int) -> float:
+    """Chance that each of `count` intervals may miss, for any of them to miss with `miss`."""
+    return -np.expm1(np.log1p(-miss) / count)
 
 
 def holm(log_pvalues: Array) -> Array:

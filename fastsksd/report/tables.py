@@ -124,11 +124,11 @@ def sliced_member(result: GofResult) -> Member:
     return next(member for member in result.members if member.n_slices)
 
 
-def largest_coordinates(statistics: Array, names: Sequence[str], count: int = 3) -> str:
-    """The coordinates to which most of a statistic belongs, with their fractions."""
+def largest_coordinates(statistics: Array, names: Sequence[str]) -> str:
+    """The three coordinates to which most of a statistic belongs, with their fractions."""
     positive = np.maximum(statistics, 0.0)
     fractions = positive / (positive.sum() or 1.0)
-    order = np.argsort(-fractions, kind="stable")[:count].tolist()
+    order = np.argsort(-fractions, kind="stable")[:3].tolist()
     return ", ".join(f"{names[k]} ({fractions[k]:.0%})" for k in order if fractions[k] > 0.005)
 
 
@@ -180,12 +180,12 @@ def effects_html(effects: Effects) -> str:
     return html_table("Effect sizes", effects_table(effects), _effect_notes(effects))
 
 
-def effects_table(effects: Effects, most: int = _ROWS) -> list[tuple[str, ...]]:
-    """A header and rows in words: all of them, or the `most` strongest."""
+def effects_table(effects: Effects) -> list[tuple[str, ...]]:
+    """A header and rows in words: all of them, or the strongest `_ROWS`."""
     percent = f"{effects.level:.0%} interval"
     header = ("", "shift (sd)", percent, "stretch", percent, "shear", percent, "across")
     rows: list[tuple[str, ...]] = [header]
-    shown = strongest_effects(effects, most)
+    shown = strongest_effects(effects, _ROWS)
     columns = [
         estimate_cells(
             [getattr(row, one) for row in shown], [getattr(row, f"{one}_interval") for row in shown]

@@ -311,15 +311,15 @@ def effect_words(row: Effect) -> list[str]:
     return words
 
 
-def effects_said(effects: Effects, most: int = _EFFECTS) -> str:
+def effects_said(effects: Effects) -> str:
     """The strongest effects in a sentence; if there is none, how large they can be."""
     percent = f"{effects.level:.0%}"
     order = (-effects.strength).argsort(kind="stable").tolist()
     rows = list(effects)
     words = [one for k in order for one in effect_words(rows[k])]
     if words:
-        more = f"; and {len(words) - most} more" if len(words) > most else ""
-        return f"Effect sizes, with {percent} intervals: {'; '.join(words[:most])}{more}."
+        more = f"; and {len(words) - _EFFECTS} more" if len(words) > _EFFECTS else ""
+        return f"Effect sizes, with {percent} intervals: {'; '.join(words[:_EFFECTS])}{more}."
     known = [row for row in rows[: effects.n_coordinates] if row.shift == row.shift]
     if not known:
         return ""

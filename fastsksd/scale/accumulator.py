@@ -44,7 +44,8 @@ from ..compute.chi_square import (
 from ..compute.linalg import eigenvalues_of_product, gram, product
 from ..compute.pointwise import diagonal_term
 from ..compute.series import fitted_series
-from ..engines.fourier import TOLERANCE, check_tolerance, feature_block
+from ..engines.kernel_series import TOLERANCE, check_tolerance
+from ..engines.waves import feature_block
 from ..kernels import as_kernel
 from ..result import GofResult
 from ..slices import as_slices

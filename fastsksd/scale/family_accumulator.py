@@ -28,7 +28,7 @@ from .._validate import (
     check_score,
     counted,
 )
-from ..engines.fourier import TOLERANCE, SeriesTooLong
+from ..engines.kernel_series import TOLERANCE, SeriesTooLong
 from ..procedure import grouped
 from ..procedure.chains import check_draws, evaluate_draws
 from ..procedure.combine import decide
@@ -39,7 +39,6 @@ from ..procedure.plan import Options, Plan, make_plan
 from ..procedure.search import search
 from ..procedure.split import Samples, Split, fixed_part, trained_part
 from ..result import GofResult
-from ..slices import Slices
 from .chain_rows import chain_rows
 from .chunks import Rows
 
@@ -149,7 +148,7 @@ class FamilyAccumulator:
                 remedy="Take a larger one.",
             ) from None
         self.n_train = 0 if plan.search is None else len(known)
-        self._active = _active_slices(split)
+        self._active = split.active
         starts = {0, *(one.start for one in self._family.components)}
         groups = Groups(tuple(sorted(starts)), 1)
         if self._chains is not None and self._chains.dependent:
@@ -375,15 +374,9 @@ class FamilyAccumulator:
         lag, effective, needed = self._memory(numbers)
         if needed:
             verdict = verdict.withheld()
-        strongest, sliced = verdict.strongest, verdict.sliced
         seconds = time.perf_counter() - start
         return GofResult(
-            statistic=strongest.statistic,
-            pvalue=verdict.pvalue,
-            null_distribution=verdict.null_distribution,
-            slices=sliced.slices,
-            slice_statistics=sliced.statistics,
-            bandwidths=sliced.bandwidths,
+            **verdict.fields(),
             n_test=n_test,
             n_train=self.n_train,
             null=null,
@@ -393,12 +386,6 @@ class FamilyAccumulator:
             lag=lag,
             effective_draws=effective,
             draws_needed=needed,
-            members=verdict.members,
-            evidence=verdict.evidence,
-            coordinate_statistics=(
-                None if strongest.coordinates is None else strongest.coordinates()
-            ),
-            slice_units=sliced.units,
             timings={"statistic": seconds, "total": seconds},
             _active=self._active,
         )
@@ -422,14 +409,6 @@ def _split(plan: Plan, head: Samples, score: Score, separate: bool) -> Split:
         held_out = trained_part("held out", slice(0, n), head, head, plan)
         parts.append(held_out._replace(stretch=slice(0 if separate else n, None)))
     return Split(head, tuple(parts), score)
-
-
-def _active_slices(split: Split) -> Slices | None:
-    """All active slices that were found, in the user's coordinates."""
-    for part in split.parts:
-        if part.active is not None:
-            return part.active if part.metric is None else part.metric.to_user(part.active)[0]
-    return None
 
 
 def _joined(rows: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -28,7 +28,7 @@ from .._validate import (
     is_dask,
     score_is_array,
 )
-from ..engines.fourier import TOLERANCE
+from ..engines.kernel_series import TOLERANCE
 from ..gof import gof_test
 from ..procedure.nulls import NULLS
 from ..procedure.plan import NOTHING_TO_CHOOSE, Options, check_debias

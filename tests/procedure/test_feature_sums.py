@@ -94,7 +94,7 @@ def test_chunks_in_any_order_give_the_sums_of_a_loop(cuts, seed, doublings):
     parts = []
     for first, last in pairwise((0, *sorted(cuts), N)):
         part = FeatureSums(components(), Groups((0, 31), 1))
-        part.add(samples().part(slice(first, last)), first)
+        part.add(samples().chosen(slice(first, last)), first)
         parts.append(pickle.loads(pickle.dumps(part)))
     rng = np.random.default_rng(seed)
     for one, double in zip(parts, doublings, strict=False):

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import fastsksd as fs
-from fastsksd.engines.fourier import Reach, SliceFeatures, add_to_groups
+from fastsksd.engines.features import add_to_groups
+from fastsksd.engines.slice_features import Reach, SliceFeatures
 from fastsksd.procedure import evaluate, grouped, plan
 from fastsksd.procedure.moments import DEGREES, MomentFeatures, location_and_unit, moments
 

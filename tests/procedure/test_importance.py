@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastsksd as fs
-from fastsksd.engines.fourier import Reach, SliceFeatures
 from fastsksd.engines.random_waves import LinearFeatures, WaveFeatures
+from fastsksd.engines.slice_features import Reach, SliceFeatures
 from fastsksd.procedure import grouped, plan
 from fastsksd.procedure.importance import check_weights, effective_size, even_size, typical_rows
 from fastsksd.procedure.moments import DEGREES, MomentFeatures, location_and_unit

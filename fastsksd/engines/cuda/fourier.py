@@ -11,7 +11,8 @@ from numba import float64, int64, void
 
 from ...compute.linalg import eigenvalues_of_product
 from ...compute.pointwise import diagonal_term, stein_term
-from ..fourier import TOLERANCE, FourierEngine
+from ..fourier import FourierEngine
+from ..kernel_series import TOLERANCE
 from .blocks import (
     CHUNK,
     add_product,

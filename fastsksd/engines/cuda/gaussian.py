@@ -14,6 +14,7 @@ import numpy as np
 from numba import float64, int64, void
 
 from ..._typing import Array
+from ...compute.linalg import quotients
 from ...compute.pointwise import exp_nonpositive
 from ..gaussian import MOST_STEPS, no_convergence
 from . import data, smoothing
@@ -32,7 +33,7 @@ from .device import (
     kernel,
     upload,
 )
-from .smoothing import add, gather, stacked, total_weight, transposed, weighted
+from .smoothing import add, entrywise, gather, stacked, total_weight, transposed, weighted
 
 _REACH = SPAN // 2  # samples x_i whose kernel values a block holds at a time
 _MICRO_REACH = MICRO // 2
@@ -108,34 +109,24 @@ def smooth():
     return Kernel(smooth, signature)
 
 
-@kernel()
-def descend():
-    def descend(step, eta, direction, image, solution, residual):
-        """A step of conjugate gradients along each row's direction.
+@entrywise(_MATRIX, _MATRIX, _MATRIX, _MATRIX, _VECTOR, float64)
+def descend(direction, image, solution, residual, step, eta):
+    """A step of conjugate gradients along each row's direction.
 
-        `image` is ``K direction``, to which the ridge is added.
-        """
-        c = cuda.blockIdx.y
-        i = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
-        if i < direction.shape[1]:
-            solution[c, i] += step[c] * direction[c, i]
-            residual[c, i] -= step[c] * (image[c, i] + eta * direction[c, i])
-
-    return Kernel(
-        descend, void(_VECTOR, float64, _MATRIX, _MATRIX, _MATRIX, _MATRIX), square=False, hot=False
-    )
+    `image` is ``K direction``, to which the ridge is added.
+    """
+    c, i = cuda.blockIdx.y, cuda.blockIdx.x * THREADS + cuda.threadIdx.x
+    if i < direction.shape[1]:
+        solution[c, i] += step[c] * direction[c, i]
+        residual[c, i] -= step[c] * (image[c, i] + eta * direction[c, i])
 
 
-@kernel()
-def turn():
-    def turn(share, residual, direction):
-        """``direction = residual + share direction`` for each row."""
-        c = cuda.blockIdx.y
-        i = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
-        if i < direction.shape[1]:
-            direction[c, i] = residual[c, i] + share[c] * direction[c, i]
-
-    return Kernel(turn, void(_VECTOR, _MATRIX, _MATRIX), square=False, hot=False)
+@entrywise(_MATRIX, _MATRIX, _VECTOR)
+def turn(direction, residual, share):
+    """``direction = residual + share direction`` for each row."""
+    c, i = cuda.blockIdx.y, cuda.blockIdx.x * THREADS + cuda.threadIdx.x
+    if i < direction.shape[1]:
+        direction[c, i] = residual[c, i] + share[c] * direction[c, i]
 
 
 class CudaGaussianMatrix:
@@ -289,7 +280,7 @@ class CudaGaussianMatrix:
         """
         count, n = right.shape
         residual, direction, solution = right, stacked(right), zeros(count, n)
-        ones, grid = upload(np.ones(n)), (groups(n, THREADS), count)
+        ones = upload(np.ones(n))
         norms = row_dots(residual, residual, ones)
         target = tolerance**2 * norms
         for _ in range(max_steps):
@@ -299,15 +290,10 @@ class CudaGaussianMatrix:
             curvature = row_dots(direction, image, ones) + eta * row_dots(
                 direction, direction, ones
             )
-            step = np.divide(norms, curvature, out=np.zeros_like(norms), where=curvature > 0)
-            descend()(grid, upload(step), eta, direction, image, solution, residual)
+            step = upload(quotients(norms, curvature))
+            descend(direction, image, solution, residual, step, eta)
             updated = row_dots(residual, residual, ones)
-            turn()(
-                grid,
-                upload(np.divide(updated, norms, out=np.zeros_like(norms), where=norms > 0)),
-                residual,
-                direction,
-            )
+            turn(direction, residual, upload(quotients(updated, norms)))
             norms = updated
         return None
 

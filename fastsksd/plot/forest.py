@@ -1,0 +1,112 @@
+"""A forest plot of effect sizes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..effects import Effects
+from ..report.tables import strongest_effects
+from .canvas import (
+    BARS,
+    BLACK,
+    BLUE,
+    RED,
+    add_legend,
+    axes_or_new,
+    check_result,
+    counted_title,
+    in_plain_words,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..result import GofResult
+
+_FARTHEST = 10.0  # deviations that the axis shows
+
+
+@in_plain_words
+def effects(what: GofResult | Effects, *, ax: Axes | None = None) -> Axes:
+    """Draw a forest plot of effect sizes: shifts and stretches with their intervals.
+
+    Shifts are circles, to be read on the lower axis, and stretches are squares, on the upper one.
+    They are filled where the interval excludes a correct model.
+
+    Parameters
+    ----------
+    what : GofResult or Effects
+        A test, or effect sizes. The strongest rows are shown.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes drawn on.
+
+    See Also
+    --------
+    fastsksd.GofResult.effects : The same as a table.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsksd as fs
+    >>> from matplotlib.figure import Figure
+    >>> x = np.random.default_rng(0).standard_normal((100, 2)) * [0.5, 1.0]
+    >>> ax = fs.plot.effects(fs.effect_sizes(x, np.negative), ax=Figure().subplots())
+    >>> ax.get_xlabel()
+    'shift (standard deviations of the model)'
+    """
+    if not isinstance(what, Effects):
+        check_result(what)
+        what = what.effects
+    ax = axes_or_new(ax)
+    rows = strongest_effects(what, BARS)
+    for place, row in enumerate(rows):
+        for value, interval, far, style, colour, step in (
+            (row.shift, row.shift_interval, row.shifted, "o", BLUE, -0.16),
+            (row.stretch, row.stretch_interval, row.stretched, "s", RED, 0.16),
+        ):
+            if not np.isfinite(value):
+                continue
+            ends = np.array([value, *interval])
+            if style == "s":
+                ends = np.log(np.clip(ends, 1e-6, 1e6))
+            ax.plot(ends[1:], [place + step] * 2, color=colour, linewidth=1.5)
+            face = colour if far else "white"
+            ax.plot(
+                ends[:1], [place + step], style, color=colour, markerfacecolor=face, markersize=5
+            )
+    ax.axvline(0.0, color=BLACK, linewidth=0.8)
+    ax.set_yticks(range(len(rows)), [row.name for row in rows], fontsize="small")
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.margins(x=0.1)
+    low, high = ax.get_xlim()
+    ax.set_xlim(max(min(low, -0.05), -_FARTHEST), min(max(high, 0.05), _FARTHEST))
+    ax.locator_params(axis="x", nbins=6)
+    ax.set_xlabel("shift (standard deviations of the model)")
+    _add_stretch_axis(ax)
+    for style, colour, label in (("o", BLUE, "shift"), ("s", RED, "stretch")):
+        ax.plot([], [], style, color=colour, label=label)
+    add_legend(ax)
+    title = counted_title("Effect sizes", len(rows), len(what))
+    ax.set_title(f"{title}, {what.level:.0%} intervals", fontsize="medium")
+    return ax
+
+
+def _add_stretch_axis(ax: Axes) -> None:
+    """An axis on top that shows ``exp`` of the lower one."""
+    low, high = np.exp(ax.get_xlim())
+    some = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0]
+    ticks = [tick for tick in some if low <= tick <= high]
+    if len(ticks) < 4:
+        for fine in (0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001):
+            ticks = [1.0 + fine * k for k in range(-20, 21) if low <= 1.0 + fine * k <= high]
+            if len(ticks) >= 4:
+                break
+    top = ax.secondary_xaxis("top")
+    top.set_xticks(np.log(ticks), [f"{tick:.4g}" for tick in ticks], fontsize="small")
+    top.set_xlabel("stretch (width of the samples / width of the model)", fontsize="small")
