@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .explain import Explanation
 
 _FAR = 30.0  # interquartile ranges from the median
+_QUARTILES = (0.25, 0.5, 0.75)
 _FEW = 100  # samples below which the multinomial bootstrap rejects too often
 _LOOKED_AT = 20_000  # samples in which separated modes are looked for
 _MANY = 500  # samples from which on the limit distribution is trusted
@@ -168,15 +169,23 @@ def _of_modes(modes: Modes) -> list[Caveat]:
     ]
 
 
-def caveats_of_outliers(rows: Array, y: Array) -> tuple[Caveat, ...]:
-    """A caveat about samples so far out along slices, (m, n), that the kernel hardly sees them."""
-    first, middle, third = np.quantile(y, [0.25, 0.5, 0.75], axis=1, keepdims=True)
-    distance = np.max(np.abs(y - middle) / np.where(third > first, third - first, np.inf), axis=0)
-    count = np.count_nonzero(distance > _FAR)
-    if count == 0:
+def caveats_of_outliers(*seen: tuple[Array, Array]) -> tuple[Caveat, ...]:
+    """A caveat about samples so far out that the kernel hardly sees them.
+
+    Each of `seen` holds rows of samples, (n,), with the samples along some directions, (m, n).
+    """
+    distances: dict[int, float] = {}
+    for rows, projections in seen:
+        for y in projections:
+            first, middle, third = np.quantile(y[:: max(1, y.size // _LOOKED_AT)], _QUARTILES)
+            distance = np.abs(y - middle) / (third - first if third > first else np.inf)
+            for k in np.flatnonzero(distance > _FAR).tolist():
+                row = int(rows[k])
+                distances[row] = max(distances.get(row, 0.0), float(distance[k]))
+    if not distances:
         return ()
-    which = f"{count} samples lie" if count > 1 else "one sample lies"
-    farthest = rows[np.argmax(distance)]
+    which = f"{len(distances)} samples lie" if len(distances) > 1 else "one sample lies"
+    farthest = max(distances, key=lambda row: distances[row])
     return (
         Caveat(
             f"{which} more than {_FAR:g} interquartile ranges from the median (row {farthest} "

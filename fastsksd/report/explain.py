@@ -328,7 +328,10 @@ def explain(
     contributions = _contributions(loaded.engine(slice(None)))
     along = _oriented(loaded, order[0]).y
     caveats = caveats_of_samples(result, samples, order[0])
-    outliers = caveats_of_outliers(samples.rows, loaded.y[order[:n_slices]])
+    whole = result._whole if tested and result._whole is not None else samples
+    outliers = caveats_of_outliers(
+        (samples.rows, loaded.y[order[:n_slices]]), (whole.rows, whole.x.T)
+    )
     return Explanation(
         tuple(explained),
         statistics,

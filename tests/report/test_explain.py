@@ -473,6 +473,16 @@ def test_other_caveats():
     assert "rejects too often with fewer than about 100 samples; test with null='wild'" in few
 
 
+def test_an_outlier_is_named_wherever_it_is():
+    x = normal(300, 3)
+    for row in (3, 17, 250):  # in both halves of the samples
+        far = x.copy()
+        far[row, 1] = 1e8
+        result = fs.gof_test(far, -far, n_resamples=49, rng=0)
+        assert f"(row {row} is the farthest)" in " ".join(caveats(result))
+        assert "e+" not in result.summary() and "how large they may be" in result.summary()
+
+
 def test_as_data_and_as_text():
     x = normal(300, 8, scale=[0.5, *[1.0] * 7])
     explanation = fs.gof_test(x, -x, slices=axes(8), rng=0).explain(
