@@ -327,7 +327,7 @@ def explain(
         )
     contributions = _contributions(loaded.engine(slice(None)))
     along = _oriented(loaded, order[0]).y
-    caveats = caveats_of_samples(result, samples, order[0])
+    caveats = caveats_of_samples(result, samples, order[0], names)
     whole = result._whole if tested and result._whole is not None else samples
     outliers = caveats_of_outliers(
         (samples.rows, loaded.y[order[:n_slices]]), (whole.rows, whole.x.T)
@@ -548,7 +548,7 @@ def _explanation_without_slices(
     if tested and not result.weighted:
         _check_unchanged(result, pair_statistic(pairs, pairs.sums(), "u"))
     ranked = _sorted(samples.rows, _contributions(pairs), np.empty(0))
-    caveats = caveats_of_samples(result, samples, None)
+    caveats = caveats_of_samples(result, samples, None, names)
     none = np.empty(0)
     return Explanation((), none, none, none, "", *ranked, names, caveats)
 

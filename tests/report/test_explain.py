@@ -460,9 +460,10 @@ def test_no_caveats_for_independent_samples():
 
 def test_other_caveats():
     repeated = np.repeat(normal(100, 2), 2, axis=0)[np.random.default_rng(0).permutation(200)]
-    assert "100 of 200 samples are exact repeats of others" in caveats(
-        fs.gof_test(repeated, -repeated, slices=axes(2), rng=0)
+    copies = (
+        "100 of 200 samples are exact repeats of others; if they are copies, p-values are too small"
     )
+    assert caveats(fs.gof_test(repeated, -repeated, slices=axes(2), rng=0)) == [copies]
     assert "only 30 samples were looked at" in caveats(
         fs.gof_test(normal(30, 1), np.negative, rng=0)
     )
@@ -471,6 +472,18 @@ def test_other_caveats():
     assert "poorly determined" in caveats(fs.gof_test(x, -x, slices=slices, rng=0))[0]
     few = fs.gof_test(x[:40], -x[:40], slices=axes(2), null="bootstrap", rng=0).summary()
     assert "rejects too often with fewer than about 100 samples; test with null='wild'" in few
+
+
+def test_discrete_coordinates_are_named():
+    counts = np.random.default_rng(0).poisson(4, (300, 2))
+    (caveat,) = caveats(fs.gof_test(counts, lambda x: 1 - x / 4, n_resamples=49, rng=0))
+    number = len(np.unique(counts[:, 0]))
+    assert f"x[0] takes only {number} values, x[1] takes only" in caveat
+    assert caveat.endswith("and the test is for continuous variables")
+    x = normal(300, 5)
+    x[:, 1:] = np.round(x[:, 1:])
+    (caveat,) = caveats(fs.gof_test(x, -x, slices=axes(5), n_resamples=49, rng=0))
+    assert "x[0]" not in caveat and " values (and 1 more), and the test" in caveat
 
 
 def test_an_outlier_is_named_wherever_it_is():
