@@ -245,6 +245,14 @@ def test_other_samples_have_effects_in_the_summary():
     assert "No shift or stretch is significant: with 95% confidence every" in right.summary()
 
 
+@pytest.mark.parametrize("stretch", [0.01, 0.05, 20.0])
+def test_intervals_of_normal_models_hold_at_any_width(stretch):
+    x = np.random.default_rng(21).standard_normal((300, 3)) * [1.0, stretch, 1.0]
+    row = fs.effect_sizes(x, np.negative)[1]
+    low, high = row.stretch_interval
+    assert low < stretch < high < 1.3 * low and not row.rough
+
+
 def test_results_without_samples_or_scores_have_none():
     x = np.random.default_rng(0).standard_normal((100, 2))
     with pytest.raises(ValueError, match="holds no samples"):

@@ -19,7 +19,7 @@ from .._validate import (
 )
 from ..procedure.location_scale import ScoreRegression
 from ..procedure.split import Samples
-from ..report.directions import check_coordinates, direction, leading
+from ..report.directions import check_coordinates, coordinate_units, direction, leading, shown
 from ..slices import Slices, as_slices
 from .table import Effects, joined
 
@@ -128,20 +128,30 @@ def slice_effects(
 ) -> Effects:
     """Effects along slices that were not found on these samples."""
     d = x.shape[1]
-    largest = slices.g[np.arange(len(slices)), np.abs(slices.g).argmax(axis=1)]
-    g = slices.g * np.copysign(1.0, largest)[:, None]
+    units = coordinate_units(x, scores)
+    pairs = [shown(r, g, names, units) for r, g in zip(slices.r, slices.g, strict=True)]
+    signs = np.array([np.copysign(1.0, one.g[np.abs(one.g).argmax()]) for one in pairs])
+    g = slices.g * signs[:, None]
     regression = ScoreRegression(x, scores)
     shear, error, size, across = regression.across(slices.r, g, chain)
-    words = [direction(leading(one, names), d) for one in g]
+    words = [
+        direction(leading(sign * one.g, one.names), d)
+        for sign, one in zip(signs, pairs, strict=True)
+    ]
     return Effects.of(
         regression.along(g, chain),
         words,
         shear=(shear, error, size),
         across=[
-            direction(leading(one, names), d) if known else None
+            _said_across(one, names, units) if known else None
             for one, known in zip(across, np.isfinite(shear), strict=True)
         ],
     )
+
+
+def _said_across(r: Array, names: Sequence[str], units: Array | None) -> str:
+    one = shown(r, r, names, units)
+    return direction(leading(one.r, one.names), r.size)
 
 
 def effects_of(

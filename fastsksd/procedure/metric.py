@@ -225,7 +225,10 @@ def check_precondition(precondition: Any, d: int) -> str | Array:
                 f"got {precondition!r}",
             )
         return precondition
-    matrix = np.asarray(precondition)
+    try:
+        matrix = np.asarray(precondition)
+    except ValueError:  # rows of different lengths
+        matrix = np.empty(0, dtype=object)
     if matrix.dtype.kind not in "biuf":
         raise ArgumentError("precondition", "must be a name, None, or a matrix of real numbers")
     matrix = matrix.astype(float)

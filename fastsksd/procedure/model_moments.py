@@ -16,6 +16,7 @@ from .._typing import Array
 _MOST_FEATURES = 64
 _LEAST_SAMPLES = 20  # for each feature
 _MOST_NUMBERS = 2**22  # of features beyond which not all samples are used
+_CONSTANT = 1e-12  # deviation of a feature that is constant but for rounding, relative to its mean
 _RANK = 1e-9  # eigenvalues of a correlation matrix below which there is no direction
 
 
@@ -95,18 +96,28 @@ def _all(g: Array, y: Bounded, x: Bounded, s: Array) -> Array:
 
 
 def _from_constants(f: Array, features: Array) -> tuple[Array, Array]:
-    """Shift and log stretch, (2,), with influence functions, (2, n); the first feature is 1."""
+    """Shift and log stretch, (2,), with influence functions, (2, n); the first feature is 1.
+
+    The others are centred. Of samples much narrower than the model, they are 1 but for little.
+    """
     n = len(f)
+    mean_feature = features[:, 1:].mean(axis=0)
+    features = features[:, 1:] - mean_feature
     unit = np.sqrt((features**2).mean(axis=0))
-    features = features / np.where(unit > 0, unit, 1.0)
+    varies = unit > _CONSTANT * np.abs(mean_feature)
+    features, mean_feature = (np.where(varies, one, 0.0) for one in (features, mean_feature))
+    unit = np.where(varies, unit, 1.0)
+    features, mean_feature = features / unit, mean_feature / unit
     targets = np.stack([f, f * f], axis=1)
+    centre = targets.mean(axis=0)
     gram = features.T @ features / n
     if not np.isfinite(gram).all():
         return np.full(2, np.nan), np.full((2, n), np.nan)
     inverse = np.linalg.pinv(gram, rcond=_RANK, hermitian=True)
-    beta = inverse @ (features.T @ targets) / n
-    mean, square = beta[0]
-    residual = (targets - features @ beta).T * (features @ inverse[0])
+    beta = inverse @ (features.T @ (targets - centre)) / n
+    mean, square = centre - mean_feature @ beta
+    residual = (targets - centre - features @ beta).T
+    residual = residual * (1.0 - features @ (inverse @ mean_feature))
     variance, width = square - mean * mean, f.var()
     of_variance = (residual[1] - 2.0 * mean * residual[0]) / variance
     shift = -mean / np.sqrt(variance)

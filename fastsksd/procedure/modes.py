@@ -7,7 +7,8 @@ between the 95% quantile of those below the cut and the 5% quantile of those abo
 of one mode is there at least as dense as on the lower of both sides, so that the number of samples
 in the valley is unlikely to be much smaller than that density says, by Poisson's distribution. A
 valley counts if that probability is below 1e-5 and the valley is less than a fifth as dense. Both
-groups are then divided in the same way.
+groups are then divided in the same way. Rounded values are first spread over the steps between
+them.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ def _deepest_valley(x: Array, smallest: float, lag: float) -> Cut | None:
     spread = x.std(axis=0)
     columns = np.flatnonzero(spread > 0)
     columns = columns[np.argsort(-spread[columns], kind="stable")][:_MOST_COORDINATES]
+    x = _without_steps(x, columns)
     best, found = np.log(_UNLIKELY), None
     for column in columns:
         value, at = _valley(np.sort(x[:, column]), smallest, lag)
@@ -107,6 +109,24 @@ def _deepest_valley(x: Array, smallest: float, lag: float) -> Cut | None:
         if value < best:
             best, found = value, Cut(direction, at)
     return found
+
+
+def _without_steps(x: Array, columns: np.ndarray) -> Array:
+    """Rounded or discrete values spread over their steps, between which there is no valley.
+
+    A step is the median distance of neighbouring values, so that wider gaps stay.
+    """
+    ordered = np.sort(x[:, columns], axis=0)
+    gaps = np.diff(ordered, axis=0)
+    repeated = np.flatnonzero((gaps == 0).any(axis=0))
+    if repeated.size == 0:
+        return x
+    x = x.copy()
+    rng = np.random.default_rng(0)
+    for k in repeated.tolist():
+        step = np.median(gaps[gaps[:, k] > 0, k])
+        x[:, columns[k]] += step * (rng.random(len(x)) - 0.5)
+    return x
 
 
 def _directions(x: Array) -> list[Array]:

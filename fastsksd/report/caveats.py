@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from .explain import Explanation
 
 _FAR = 30.0  # interquartile ranges from the median
+_QUARTILES = (0.25, 0.5, 0.75)
 _FEW = 100  # samples below which the multinomial bootstrap rejects too often
+_STEPS = 0.1  # distinct values of a coordinate, relative to samples, that are few
+_FOR_STEPS = 2000  # samples whose values are counted
 _LOOKED_AT = 20_000  # samples in which separated modes are looked for
 _MANY = 500  # samples from which on the limit distribution is trusted
 
@@ -124,17 +128,25 @@ def dependent(correlation: float) -> Caveat:
 
 
 def caveats_of_samples(
-    result: GofResult, samples: Samples, strongest: int | None
+    result: GofResult, samples: Samples, strongest: int | None, names: Sequence[str]
 ) -> tuple[Caveat, ...]:
-    """Caveats of the samples looked at; `strongest` is the index of the strongest slice, if any."""
+    """Caveats of the samples looked at; `strongest` is the index of the strongest slice, if any.
+
+    `names` are those of the coordinates.
+    """
     caveats = []
     n = samples.x.shape[0]
     if n < 100:
         caveats.append(Caveat(f"only {n} samples were looked at"))
     key = np.random.default_rng(0).standard_normal(samples.x.shape[1])
     repeats = n - len(np.unique(np.einsum("id,d->i", samples.x, key)))
-    if repeats > 0.01 * n:
-        caveats.append(Caveat(f"{repeats} of {n} samples are exact repeats of others"))
+    steps = _in_steps(samples.x, n - repeats)
+    if repeats > 0.01 * n and len(steps) < len(names):
+        text = f"{repeats} of {n} samples are exact repeats of others"
+        if result.lag <= 1:
+            text += "; if they are copies, p-values are too small"
+        caveats.append(Caveat(text))
+    caveats += _of_steps(steps, names)
     every = max(1, n // _LOOKED_AT)
     caveats += _of_modes(find_modes(samples.x[::every], max(1.0, result.lag / every)))
     if strongest is None or result.slices is None:
@@ -154,6 +166,26 @@ def caveats_of_samples(
     return tuple(caveats)
 
 
+def _in_steps(x: Array, distinct: int) -> dict[int, int]:
+    """Columns that take few values, with the number of these; `distinct` is that of whole rows.
+
+    Of samples that are copies of others, columns take as many values as there are distinct rows.
+    """
+    some = np.sort(x[:: max(1, len(x) // _FOR_STEPS)], axis=0)
+    values = 1 + np.count_nonzero(np.diff(some, axis=0), axis=0)
+    few = (values < _STEPS * len(some)) & ((2 * values <= distinct) | (x.shape[1] == 1))
+    return {k: int(values[k]) for k in np.flatnonzero(few).tolist()}
+
+
+def _of_steps(steps: dict[int, int], names: Sequence[str]) -> list[Caveat]:
+    """Of coordinates that are discrete, or rounded to a few values."""
+    if not steps:
+        return []
+    listed = [f"{names[k]} takes only {values} values" for k, values in steps.items()]
+    more = f" (and {len(steps) - 3} more)" if len(steps) > 3 else ""
+    return [Caveat(f"{', '.join(listed[:3])}{more}, and the test is for continuous variables")]
+
+
 def _of_modes(modes: Modes) -> list[Caveat]:
     """Of samples in groups with hardly any sample in between."""
     if modes.n_modes == 1:
@@ -168,15 +200,23 @@ def _of_modes(modes: Modes) -> list[Caveat]:
     ]
 
 
-def caveats_of_outliers(rows: Array, y: Array) -> tuple[Caveat, ...]:
-    """A caveat about samples so far out along slices, (m, n), that the kernel hardly sees them."""
-    first, middle, third = np.quantile(y, [0.25, 0.5, 0.75], axis=1, keepdims=True)
-    distance = np.max(np.abs(y - middle) / np.where(third > first, third - first, np.inf), axis=0)
-    count = np.count_nonzero(distance > _FAR)
-    if count == 0:
+def caveats_of_outliers(*seen: tuple[Array, Array]) -> tuple[Caveat, ...]:
+    """A caveat about samples so far out that the kernel hardly sees them.
+
+    Each of `seen` holds rows of samples, (n,), with the samples along some directions, (m, n).
+    """
+    distances: dict[int, float] = {}
+    for rows, projections in seen:
+        for y in projections:
+            first, middle, third = np.quantile(y[:: max(1, y.size // _LOOKED_AT)], _QUARTILES)
+            distance = np.abs(y - middle) / (third - first if third > first else np.inf)
+            for k in np.flatnonzero(distance > _FAR).tolist():
+                row = int(rows[k])
+                distances[row] = max(distances.get(row, 0.0), float(distance[k]))
+    if not distances:
         return ()
-    which = f"{count} samples lie" if count > 1 else "one sample lies"
-    farthest = rows[np.argmax(distance)]
+    which = f"{len(distances)} samples lie" if len(distances) > 1 else "one sample lies"
+    farthest = max(distances, key=lambda row: distances[row])
     return (
         Caveat(
             f"{which} more than {_FAR:g} interquartile ranges from the median (row {farthest} "

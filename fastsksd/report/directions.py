@@ -1,16 +1,23 @@
-"""Directions in words: the coordinates that carry them, with their weights."""
+"""Directions in words: the coordinates that carry them, with their weights.
+
+Coordinates of different units are divided by them, as in "0.71 mu/sd -0.70 tau/sd".
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from .._typing import Array
 from .._validate import ArgumentError, ArgumentTypeError
+from ..compute.projections import row_lengths, unit_rows
+from ..procedure.metric import diagonal_if_known
 
 ALIGNED = 0.7  # r.g from which on r and g count as one direction
+_ALIKE = 2.0  # ratio of the largest unit of a coordinate to the smallest up to which they are one
+_WHOLE = 1e-9  # length below which a coordinate of a slice counts as zero
 
 Weights: TypeAlias = Sequence[tuple[str, float]]
 """Names of coordinates with their weights in a direction, largest first."""
@@ -32,6 +39,52 @@ def check_coordinates(names: Iterable[object] | None, d: int) -> tuple[str, ...]
             "names", f"must have one name for each of {d} coordinates; got {len(names)}"
         )
     return names
+
+
+class Shown(NamedTuple):
+    """The directions of a slice as they are shown.
+
+    Attributes
+    ----------
+    r, g : (d,) arrays
+        Unit vectors; for coordinates of different units, directions of ``x / units``.
+    names : tuple of str
+        Of the coordinates, as "a/sd" where they are divided by their units.
+    r_unit, g_unit : float
+        What scores along r, and samples along g, are divided by.
+    """
+
+    r: Array
+    g: Array
+    names: tuple[str, ...]
+    r_unit: float = 1.0
+    g_unit: float = 1.0
+
+
+def coordinate_units(x: Array, scores: Array | None) -> Array | None:
+    """Units of the coordinates, deviations of the model; None where they are alike or unknown."""
+    if scores is None:
+        return None
+    factors, known = diagonal_if_known(x, scores)
+    if not known.all() or factors.max() <= _ALIKE * factors.min():
+        return None
+    return 1.0 / factors
+
+
+def shown(r: Array, g: Array, names: Sequence[str], units: Array | None) -> Shown:
+    """A slice as it is shown: one that is not along a coordinate, in `units` if they differ.
+
+    In the user's units, the coordinates with the largest weights are those of the smallest units in
+    g, and those of the largest ones in r, whatever the slice is about.
+    """
+    names = tuple(names)
+    alone = np.count_nonzero(np.maximum(np.abs(r), np.abs(g)) > _WHOLE) == 1
+    if units is None or alone:
+        return Shown(r, g, names)
+    both = np.stack([r / units, g * units])
+    r, g = unit_rows(both)
+    r_unit, g_unit = row_lengths(both).tolist()
+    return Shown(r, g, tuple(f"{name}/sd" for name in names), r_unit, g_unit)
 
 
 def leading(vector: Array, names: Sequence[str]) -> tuple[tuple[str, float], ...]:

@@ -52,7 +52,7 @@ from ..procedure.split import Samples
 from ..procedure.stretches import consecutive
 from ..slices import Slices
 from .caveats import Caveat, caveats_of_outliers, caveats_of_samples
-from .directions import ALIGNED, check_coordinates, direction, leading
+from .directions import ALIGNED, check_coordinates, coordinate_units, direction, leading, shown
 from .rates import holm
 from .witness import Witness, moments_of, witness_of
 
@@ -76,7 +76,9 @@ class SliceExplanation:
     index : int
         Index of the slice in the result.
     r, g : (d,) arrays
-        Directions of the score and of the input.
+        Directions of the score and of the input. Where the units of coordinates differ by more than
+        a factor of 2, slices that are not along one of them are shown in coordinates divided by
+        their units, the deviations of the model; `result.slices` are in those of the samples.
     statistic : float
         U-statistic of this slice.
     bandwidth : float
@@ -87,7 +89,8 @@ class SliceExplanation:
         P-value of this slice alone, and adjusted for the number of slices; see
         `fastsksd.report.explain`.
     leading_r, leading_g : tuple of (str, float)
-        Coordinates with the largest weights in r and in g, largest first.
+        Coordinates with the largest weights in r and in g, largest first; "a/sd" is coordinate a
+        divided by its unit.
     witness : Witness
         Where along g the samples and the model differ.
     push : Estimate
@@ -309,9 +312,12 @@ def explain(
         _explained_slice(loaded, q, values, names, level, rng) for q in order[:n_slices].tolist()
     ]
     contributions = _contributions(loaded.engine(slice(None)))
-    along = _oriented(loaded, order[0]).y
-    caveats = caveats_of_samples(result, samples, order[0])
-    outliers = caveats_of_outliers(samples.rows, loaded.y[order[:n_slices]])
+    along = _oriented(loaded, order[0], names).y
+    caveats = caveats_of_samples(result, samples, order[0], names)
+    whole = result._whole if tested and result._whole is not None else samples
+    outliers = caveats_of_outliers(
+        (samples.rows, loaded.y[order[:n_slices]]), (whole.rows, whole.x.T)
+    )
     return Explanation(
         tuple(explained),
         statistics,
@@ -333,16 +339,16 @@ def _explained_slice(
     rng: np.random.Generator,
 ) -> SliceExplanation:
     """The explanation of slice q; `values` of all slices are fields of it."""
-    side = _oriented(loaded, q)
-    witness = _witness(loaded, q, side, level, rng)
+    side = _oriented(loaded, q, names)
+    witness = _witness(loaded, side, level, rng)
     push, spread = moments_of(side.y, side.s, side.a, loaded.samples.stretch)
     return SliceExplanation(
         index=q,
         r=side.r,
         g=side.g,
-        bandwidth=float(loaded.h[q]),
-        leading_r=leading(side.r, names),
-        leading_g=leading(side.g, names),
+        bandwidth=side.h,
+        leading_r=leading(side.r, side.names),
+        leading_g=leading(side.g, side.names),
         witness=witness,
         push=push,
         spread=spread,
@@ -358,10 +364,10 @@ def strongest_witness(result: GofResult, slices: Slices) -> tuple[Witness, str, 
     """
     samples, _ = samples_of(result, None, None)
     loaded, q = _load(result, slices, samples), int(np.argmax(result.slice_statistics))
-    side = _oriented(loaded, q)
-    witness = _witness(loaded, q, side, 0.95, check_rng(0))
-    names = check_coordinates(result.names, side.g.size)
-    along = direction(leading(side.g, names), side.g.size)
+    names = check_coordinates(result.names, slices.d)
+    side = _oriented(loaded, q, names)
+    witness = _witness(loaded, side, 0.95, check_rng(0))
+    along = direction(leading(side.g, side.names), slices.d)
     return witness, along, bool(abs(side.a) >= ALIGNED)
 
 
@@ -431,6 +437,7 @@ class _Loaded(NamedTuple):
     units: Array
     places: Array
     choose: Callable[..., Any]
+    coordinate_units: Array | None
     fold_pairs: tuple[FoldPair, ...] = ()
 
     def engine(self, some: Any, **demand: Any) -> Any:
@@ -444,13 +451,15 @@ class _Loaded(NamedTuple):
 
 
 class _Oriented(NamedTuple):
-    """A slice with the signs of `SliceExplanation`, samples along g and scores along r."""
+    """A slice as in `SliceExplanation`, with samples along g and scores along r."""
 
     r: Array
     g: Array
     y: Array
     s: Array
     a: float
+    h: float
+    names: tuple[str, ...]
 
 
 def _load(result: GofResult, slices: Slices, samples: Samples) -> _Loaded:
@@ -461,24 +470,26 @@ def _load(result: GofResult, slices: Slices, samples: Samples) -> _Loaded:
     units = np.ones(len(slices)) if result.slice_units is None else result.slice_units
     places = np.einsum("md,d->m", slices.g, centre)
     engine = choose_engine("cpu")
-    return _Loaded(samples, kernel, slices, y, s, a, h, units, places, engine)
+    own = coordinate_units(samples.x, scores)
+    return _Loaded(samples, kernel, slices, y, s, a, h, units, places, engine, own)
 
 
-def _oriented(loaded: _Loaded, q: int) -> _Oriented:
-    r, g = loaded.slices.r[q], loaded.slices.g[q]
+def _oriented(loaded: _Loaded, q: int, names: Sequence[str]) -> _Oriented:
+    r, g, names, r_unit, g_unit = shown(
+        loaded.slices.r[q], loaded.slices.g[q], names, loaded.coordinate_units
+    )
     sign_g = np.copysign(1.0, g[np.argmax(np.abs(g))])
     along = sign_g * (r @ g)
     sign_r = np.copysign(1.0, along if abs(along) >= ALIGNED else r[np.argmax(np.abs(r))])
     r, g = sign_r * r, sign_g * g
-    y = sign_g * (loaded.y[q] + loaded.places[q])
-    return _Oriented(r, g, y, sign_r * loaded.s[q], float(r @ g))
+    y = sign_g / g_unit * (loaded.y[q] + loaded.places[q])
+    s = sign_r / r_unit * loaded.s[q]
+    return _Oriented(r, g, y, s, float(r @ g), float(loaded.h[q]) / g_unit, names)
 
 
-def _witness(
-    loaded: _Loaded, q: int, side: _Oriented, level: float, rng: np.random.Generator
-) -> Witness:
+def _witness(loaded: _Loaded, side: _Oriented, level: float, rng: np.random.Generator) -> Witness:
     stretch = loaded.samples.stretch
-    return witness_of(loaded.kernel.code, side.y, side.s, side.a, loaded.h[q], stretch, level, rng)
+    return witness_of(loaded.kernel.code, side.y, side.s, side.a, side.h, stretch, level, rng)
 
 
 def _slice_pvalues(
@@ -546,7 +557,7 @@ def _explanation_without_slices(
     if tested and not result.weighted:
         _check_unchanged(result, pair_statistic(pairs, pairs.sums(), "u"))
     ranked = _sorted(samples.rows, _contributions(pairs), np.empty(0))
-    caveats = caveats_of_samples(result, samples, None)
+    caveats = caveats_of_samples(result, samples, None, names)
     none = np.empty(0)
     return Explanation((), none, none, none, "", *ranked, names, caveats)
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._typing import Array
+from .._validate import counted
 from ..effects import Effect, Effects, has_effects
 from ..procedure.combine import Member
 from ..procedure.fitted import Fitted
 from ..procedure.precision import MATTERS
 from .caveats import dependent, imprecise
-from .directions import check_coordinates, direction, leading
+from .directions import check_coordinates, coordinate_units, direction, leading, shown
 from .explain import Explanation, baseline_of
 
 if TYPE_CHECKING:
@@ -65,14 +66,17 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
     q = int(np.argmax(result.slice_statistics))
     names = check_coordinates(result.names if names is None else names, d)
     if result.coordinate_statistics is not None:
-        found["largest along"] = largest_coordinates(result.coordinate_statistics, names)
+        largest = largest_coordinates(result.coordinate_statistics, names)
+        found |= {"largest along": largest} if largest else {}
         found["strongest slices"] = member_name(sliced_member(result))
+    units = None if result._samples is None else coordinate_units(*result._samples[:2])
+    strongest_slice = shown(result.slices.r[q], result.slices.g[q], names, units)
     how = f"kernel {result.kernel}, engine {result.engine}"
     return found | {
-        "slices": f"{len(result.slices)} in {d} dimensions, {how}",
+        "slices": f"{len(result.slices)} in {counted(d, 'dimension')}, {how}",
         "strongest slice": f"{q}: statistic {result.slice_statistics[q]:.4g}",
-        "  score along r": direction(leading(result.slices.r[q], names), d),
-        "  input along g": direction(leading(result.slices.g[q], names), d),
+        "  score along r": direction(leading(strongest_slice.r, strongest_slice.names), d),
+        "  input along g": direction(leading(strongest_slice.g, strongest_slice.names), d),
     }
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..result import GofResult
 
 _EFFECTS = 4  # effects in a sentence
+_WIDE = 20.0  # shift in standard deviations, or factor, from which on an interval says nothing
 _NO_SAMPLES = "This result holds no samples: give `x` and `score` to see where the model fails."
 # Shape of a slice: in short, and as a sentence after "given the other coordinates,".
 _SHAPES = {
@@ -320,18 +321,33 @@ def effects_said(effects: Effects) -> str:
     if words:
         more = f"; and {len(words) - _EFFECTS} more" if len(words) > _EFFECTS else ""
         return f"Effect sizes, with {percent} intervals: {'; '.join(words[:_EFFECTS])}{more}."
-    known = [row for row in rows[: effects.n_coordinates] if row.shift == row.shift]
-    if not known:
+    coordinates = rows[: effects.n_coordinates]
+    if all(math.isnan(row.shift) for row in coordinates):
         return ""
+    known = [row for row in coordinates if _is_telling(row)]
+    unknown = [row.name for row in coordinates if not _is_telling(row)]
+    if not known:
+        return "No shift or stretch is significant; how large they may be can't be told."
     shift = max(max(map(abs, row.shift_interval)) for row in known)
     low = min(row.stretch_interval[0] for row in known)
     high = max(row.stretch_interval[1] for row in known)
-    every = "every coordinate" if len(known) > 1 else "the coordinate"
+    every = "every coordinate" if len(coordinates) > 1 else "the coordinate"
+    named = ", ".join(unknown[:_EFFECTS])
+    if len(unknown) > _EFFECTS:
+        named += f" and {len(unknown) - _EFFECTS} more"
+    but = f" but {named}" if unknown else ""
+    rest = f" How large those of {named} may be can't be told." if unknown else ""
     return (
-        f"No shift or stretch is significant: with {percent} confidence {every} is "
+        f"No shift or stretch is significant: with {percent} confidence {every}{but} is "
         f"shifted by less than {shift:.2g} standard deviations and stretched by a factor between "
-        f"{low:.3g} and {high:.3g}."
+        f"{low:.3g} and {high:.3g}.{rest}"
     )
+
+
+def _is_telling(row: Effect) -> bool:
+    """Whether the intervals of a row say anything; they are infinite, or nearly so, or NaN else."""
+    low, high = row.stretch_interval
+    return max(map(abs, row.shift_interval)) < _WIDE and 1.0 / _WIDE < low <= high < _WIDE
 
 
 def tolerated_said(tolerated: Tolerated, rejected: bool) -> str:

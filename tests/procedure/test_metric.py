@@ -183,6 +183,7 @@ BAD = {
     "zero": (dict(precondition=np.zeros((3, 3))), "`precondition` must be an invertible"),
     "NaN": (dict(precondition=np.full((3, 3), np.nan)), "`precondition` holds NaN"),
     "words": (dict(precondition=[["a"] * 3] * 3), "`precondition` must be a name"),
+    "ragged": (dict(precondition=[[1.0], [1.0, 2.0]]), "`precondition` must be a name"),
     "full for given slices": (
         dict(precondition="full", slices=fs.random_slices(3, 2, rng=0)),
         "`precondition` must not be 'full'",

@@ -85,3 +85,24 @@ def test_repeated_values_and_an_outlier_are_one_mode():
     x[7] = 1e8
     with np.errstate(all="raise"):
         assert find_modes(x).n_modes == 1
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda n, rng: np.round(rng.standard_normal((n, 2)), 1),
+        lambda n, rng: rng.poisson(4, (n, 2)).astype(float),
+        lambda n, rng: 1.0 * (rng.random((n, 1)) < 0.4),
+    ],
+    ids=["rounded", "counts", "binary"],
+)
+def test_steps_between_rounded_values_are_no_valleys(draw):
+    for n in (300, 1000, 5000):
+        assert find_modes(draw(n, np.random.default_rng(n))).n_modes == 1
+
+
+def test_modes_of_rounded_values_are_found():
+    x, upper = bimodal(1000, 1, 7.0, 0.4, np.random.default_rng(5))
+    modes = find_modes(np.round(x, 1))
+    agree = np.mean(modes.labels == upper)
+    assert modes.n_modes == 2 and max(agree, 1 - agree) > 0.99

@@ -460,9 +460,10 @@ def test_no_caveats_for_independent_samples():
 
 def test_other_caveats():
     repeated = np.repeat(normal(100, 2), 2, axis=0)[np.random.default_rng(0).permutation(200)]
-    assert "100 of 200 samples are exact repeats of others" in caveats(
-        fs.gof_test(repeated, -repeated, slices=axes(2), rng=0)
+    copies = (
+        "100 of 200 samples are exact repeats of others; if they are copies, p-values are too small"
     )
+    assert caveats(fs.gof_test(repeated, -repeated, slices=axes(2), rng=0)) == [copies]
     assert "only 30 samples were looked at" in caveats(
         fs.gof_test(normal(30, 1), np.negative, rng=0)
     )
@@ -471,6 +472,62 @@ def test_other_caveats():
     assert "poorly determined" in caveats(fs.gof_test(x, -x, slices=slices, rng=0))[0]
     few = fs.gof_test(x[:40], -x[:40], slices=axes(2), null="bootstrap", rng=0).summary()
     assert "rejects too often with fewer than about 100 samples; test with null='wild'" in few
+
+
+@pytest.mark.parametrize("largest", [3.0, 1e6])
+def test_units_of_coordinates_do_not_change_what_is_said(largest):
+    hidden = np.array([0.0, 1.0, 0.0, 1.0]) / np.sqrt(2.0)
+    x = normal(600, 4, seed=3)
+    x -= 0.6 * np.outer(x @ hidden, hidden)
+    units = np.array([1.0, 1.0 / largest, 1.0, largest])
+    alike = fs.gof_test(x, np.negative, n_resamples=99, rng=0)
+    mixed = fs.gof_test(x * units, lambda y: -y / units**2, n_resamples=99, rng=0)
+    expected, found = alike.explain(), mixed.explain()
+    first = found.slices[0]
+    assert first.shape == expected.slices[0].shape == "narrow" and first.aligned
+    assert [name for name, _ in first.leading_g[:2]] == [
+        f"{name}/sd" for name, _ in expected.slices[0].leading_g[:2]
+    ]
+    for one, other in zip(found.slices, expected.slices, strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one.g, other.g, atol=1e-6)
+        np.testing.assert_allclose(one.bandwidth, other.bandwidth, rtol=1e-6)
+        np.testing.assert_allclose(one.push.value, other.push.value, rtol=1e-5, atol=1e-9)
+        np.testing.assert_allclose(one.witness.grid, other.witness.grid, atol=1e-6)
+        np.testing.assert_allclose(one.witness.values, other.witness.values, atol=1e-6)
+    np.testing.assert_allclose(found.along, expected.along, atol=1e-6)
+    assert mixed.summary().replace("/sd", "") == alike.summary()
+    assert " x[3]/sd" in repr(mixed) and " x[3]/sd" in str(mixed.effects)
+
+
+def test_slices_along_coordinates_keep_their_units():
+    x = normal(300, 3, scale=[0.5, 1.0, 1.0])
+    units = np.array([1e3, 1.0, 1e-3])
+    result = fs.gof_test(x * units, lambda y: -y / units**2, slices=axes(3), rng=0)
+    first = result.explain().slices[0]
+    assert first.leading_g == (("x[0]", 1.0),) and np.abs(first.witness.grid).max() > 500
+
+
+def test_discrete_coordinates_are_named():
+    counts = np.random.default_rng(0).poisson(4, (300, 2))
+    (caveat,) = caveats(fs.gof_test(counts, lambda x: 1 - x / 4, n_resamples=49, rng=0))
+    number = len(np.unique(counts[:, 0]))
+    assert f"x[0] takes only {number} values, x[1] takes only" in caveat
+    assert caveat.endswith("and the test is for continuous variables")
+    x = normal(300, 5)
+    x[:, 1:] = np.round(x[:, 1:])
+    (caveat,) = caveats(fs.gof_test(x, -x, slices=axes(5), n_resamples=49, rng=0))
+    assert "x[0]" not in caveat and " values (and 1 more), and the test" in caveat
+
+
+def test_an_outlier_is_named_wherever_it_is():
+    x = normal(300, 3)
+    for row in (3, 17, 250):  # in both halves of the samples
+        far = x.copy()
+        far[row, 1] = 1e8
+        result = fs.gof_test(far, -far, n_resamples=49, rng=0)
+        assert f"(row {row} is the farthest)" in " ".join(caveats(result))
+        assert "e+" not in result.summary() and "how large they may be" in result.summary()
 
 
 def test_as_data_and_as_text():

@@ -109,6 +109,14 @@ def test_words_on_a_correct_model():
     assert "rejected at level 0.2" in fs.gof_test(wide, np.negative, rng=0).summary(alpha=0.2)
 
 
+def test_coordinates_without_an_interval_are_named():
+    x = np.random.default_rng(0).standard_normal((300, 3))
+    x[:, 1] = 2.0 + 1e-9 * x[:, 1]
+    words = fs.gof_test(x, np.negative, n_resamples=49, rng=0).summary()
+    assert "every coordinate but x[1] is shifted by less than" in words
+    assert "How large those of x[1] may be can't be told." in words
+
+
 def test_words_on_a_family():
     x = np.random.default_rng(0).standard_normal((500, 2)) * [0.5, 1.0]
     result = fs.gof_test(x, -x, null="spectral", rng=0)
