@@ -339,6 +339,16 @@ def test_a_wider_tolerance_is_never_worse():
     assert verdicts[0] == 2 and verdicts[-1] == 0
 
 
+def test_what_is_not_known_is_not_within():
+    x = np.random.default_rng(0).standard_normal((2000, 2))
+    stuck = np.stack([x[:, 0], np.full(2000, 0.3)], axis=1)
+    wide = {"shift": 9.0, "stretch": 9.0}
+    for samples, score, worst in ((x, np.zeros_like, "x[0]"), (stuck, np.negative, "x[1]")):
+        found = fs.gof_test(samples, score, method="ksd", tolerance=wide, n_resamples=19, rng=0)
+        assert found.tolerated.verdict == "undecided" and found.tolerated.n_needed is None
+        assert found.tolerated.worst == worst and "Undecided" in found.summary()
+
+
 def test_a_right_number_of_samples_settles_it():
     # Half of the runs with the number that is asked for should be decided, the others nearly.
     rng = np.random.default_rng(2)

@@ -20,7 +20,7 @@ class Tolerated(NamedTuple):
     ----------
     verdict : str
         "within": every shift and stretch is surely below. "beyond": one is surely above.
-        "undecided": neither.
+        "undecided": neither, as where one is not known.
     shift, stretch : float
         The tolerances; infinity where there is none.
     worst : str
@@ -74,19 +74,19 @@ class Tolerance(NamedTuple):
                 np.stack([effects.shift_interval, np.log(effects.stretch_interval)]), 2, 0
             )
             limit = np.array([self.shift, np.log1p(self.stretch)])[:, None]
-            known = np.isfinite(half) & np.isfinite(limit)
+            asked = np.broadcast_to(np.isfinite(limit), half.shape)
             most = np.maximum(np.abs(low), np.abs(high))
             least = np.where(low * high > 0, np.minimum(np.abs(low), np.abs(high)), 0.0)
             size = np.abs(np.stack([effects.shift, np.log(effects.stretch)]))
             # Intervals shrink like the root of the number of samples, down to both estimates.
             room = np.where(size > limit, least + half - limit, limit - (most - half))
             factors = np.where(room > 0, (half / room) ** 2, np.inf)
-        # Of rough numbers nothing is sure.
-        rough = known & effects.rough
-        factors = np.where(known, np.where(rough, np.inf, factors), -np.inf)
-        within = ~known | ((most <= limit) & ~rough)
-        beyond = known & (least > limit) & ~rough
-        over = known & (size > limit)
+        # Of rough numbers, and of those that are not known, nothing is sure.
+        unsure = asked & (effects.rough | ~np.isfinite(half))
+        factors = np.where(asked, np.where(unsure, np.inf, factors), -np.inf)
+        within = ~asked | ((most <= limit) & ~unsure)
+        beyond = asked & (least > limit) & ~unsure
+        over = asked & (size > limit)
         if beyond.any():
             # The one with the most certainty.
             place = np.argmin(np.where(beyond, factors, np.inf))
@@ -98,7 +98,7 @@ class Tolerance(NamedTuple):
         sizes = np.maximum(effects.sizes[:2], 1.0)
         factor = factors.ravel()[place]
         n_needed = None
-        if factor <= _MOST_MORE and not rough.any():
+        if factor <= _MOST_MORE and not unsure.any():
             digits = f"{np.nanmax(sizes) * max(factor, 1.0):.2g}"
             n_needed = int(float(digits))
         return self._said("undecided", effects, place, n_needed)
