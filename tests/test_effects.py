@@ -197,6 +197,15 @@ def test_constant_columns_and_few_samples_are_no_error():
     assert np.isnan(fs.effect_sizes(x[:, :1], np.zeros((60, 1))).shift).all()
 
 
+def test_a_constant_column_leaves_the_others_as_they_are():
+    x = np.random.default_rng(0).standard_normal((500, 3))
+    x[:, 1] = 0.3
+    effects, alone = (fs.effect_sizes(one, np.negative) for one in (x, x[:, [0, 2]]))
+    np.testing.assert_allclose(effects.stretch_interval[[0, 2]], alone.stretch_interval, rtol=0.02)
+    np.testing.assert_allclose(effects.shift_interval[[0, 2]], alone.shift_interval, atol=0.02)
+    assert not effects.rough.any()
+
+
 def test_bad_input_is_named():
     x = np.random.default_rng(0).standard_normal((40, 2))
     with pytest.raises(ValueError, match=r"`x` .*at least 20"):
