@@ -479,3 +479,19 @@ def test_draws_that_chains_leave_out_are_no_matter():
         assert result.n_test < 600 and result.effects.shift.shape == (len(result.effects),)
         assert np.all(result.effects.shift_error[:2] > 1.2 * fs.effect_sizes(x, -x).shift_error)
         assert "shift" in result.summary()
+
+
+def test_separate_groups_whose_weights_are_wrong_are_not_within():
+    """Shifts of half a deviation in every coordinate, which scores do not see."""
+    to = np.zeros(11)
+    to[:10] = 4.0 / math.sqrt(10)
+    model = fs.models.GaussianMixture([0.5, 0.5], [-to, to], [1.0, 1.0])
+    x = fs.models.GaussianMixture([0.9, 0.1], [-to, to], [1.0, 1.0]).sample(2000, rng=0)
+    result = fs.gof_test(x, model, tolerance={"shift": 0.2}, n_resamples=49, rng=0)
+    effects, words = result.effects, result.summary()
+    assert result.tolerated.verdict == "undecided" and not result.reject()
+    assert effects.rough[:10].all() and not effects.rough[10]  # the groups are not along x[10]
+    assert "rough, as the samples are in separate groups: x[0]" in repr(effects)
+    assert "every coordinate but x[0], x[1], x[2], ... is shifted by less than" in words
+    alone = fs.effect_sizes(x[:, :1], np.negative)
+    assert not alone.rough.any()

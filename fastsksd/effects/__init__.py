@@ -37,7 +37,8 @@ the truth, with one coordinate off.
   and 0.5 within 16%, but shifts of 1 as 0.94 to 2.2. Shifts bring a stretch that is not there: of
   Laplace 1.1, 1.4 and 2.5, of t up to 1.2.
 - Two modes: stretches from 0.8 to 1.25 and shifts up to 0.5 within 7%; a stretch of 2 as 2.3, and
-  one of 0.5 as 0.26. Wrong weights of separate modes are hardly seen.
+  one of 0.5 as 0.26. Wrong weights of separate modes are hardly seen: rows along which the samples
+  are in separate groups are called `rough`.
 - Centred hierarchical models with a funnel (eight schools): log tau stretched or shifted on its own
   gives numbers, and signs, far from the truth, and other parameters seem to move too. Only the fact
   that something is wrong can be relied on.

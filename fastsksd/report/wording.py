@@ -323,10 +323,15 @@ def effects_said(effects: Effects, most: int = _EFFECTS) -> str:
     known = [row for row in rows[: effects.n_coordinates] if row.shift == row.shift]
     if not known:
         return ""
-    shift = max(max(map(abs, row.shift_interval)) for row in known)
-    low = min(row.stretch_interval[0] for row in known)
-    high = max(row.stretch_interval[1] for row in known)
+    sure = [row for row in known if not row.rough]
+    if not sure:
+        return "No shift or stretch is significant; how large they can be can't be told."
+    shift = max(max(map(abs, row.shift_interval)) for row in sure)
+    low = min(row.stretch_interval[0] for row in sure)
+    high = max(row.stretch_interval[1] for row in sure)
     every = "every coordinate" if len(known) > 1 else "the coordinate"
+    if rough := [row.name for row in known if row.rough]:
+        every += f" but {', '.join(rough[:3])}{', ...' if len(rough) > 3 else ''}"
     return (
         f"No shift or stretch is significant: with {percent} confidence {every} is "
         f"shifted by less than {shift:.2g} standard deviations and stretched by a factor between "
