@@ -495,3 +495,11 @@ def test_separate_groups_whose_weights_are_wrong_are_not_within():
     assert "every coordinate but x[0], x[1], x[2], ... is shifted by less than" in words
     alone = fs.effect_sizes(x[:, :1], np.negative)
     assert not alone.rough.any()
+
+
+def test_chains_that_are_too_short_are_undecided():
+    walk = np.cumsum(np.random.default_rng(0).standard_normal((400, 2)), axis=0) / 20
+    for tolerance in (1e-3, 50.0):
+        result = fs.gof_test(walk, np.negative, lag="auto", tolerance={"stretch": tolerance}, rng=0)
+        assert result.tolerated.verdict == "undecided"
+        assert result.tolerated.n_needed == result.draws_needed > 400

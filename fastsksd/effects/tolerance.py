@@ -20,7 +20,7 @@ class Tolerated(NamedTuple):
     ----------
     verdict : str
         "within": every shift and stretch is surely below. "beyond": one is surely above.
-        "undecided": neither, as where one is not known.
+        "undecided": neither, as where one is not known, or where chains are too short to tell.
     shift, stretch : float
         The tolerances; infinity where there is none.
     worst : str
@@ -54,13 +54,15 @@ class Tolerance(NamedTuple):
     shift: float = np.inf
     stretch: float = np.inf
 
-    def of(self, effects: Effects) -> Tolerated:
+    def of(self, effects: Effects, draws_needed: int = 0) -> Tolerated:
         """What effects are to this tolerance.
 
         Parameters
         ----------
         effects : Effects
             Their intervals decide, all at once.
+        draws_needed : int
+            Draws without which nothing is sure, where a test has too few of them.
 
         Returns
         -------
@@ -87,6 +89,8 @@ class Tolerance(NamedTuple):
         within = ~asked | ((most <= limit) & ~unsure)
         beyond = asked & (least > limit) & ~unsure
         over = asked & (size > limit)
+        if draws_needed:
+            return self._said("undecided", effects, np.argmax(factors), draws_needed)
         if beyond.any():
             # The one with the most certainty.
             place = np.argmin(np.where(beyond, factors, np.inf))
