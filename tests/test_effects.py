@@ -369,6 +369,22 @@ def test_a_right_number_of_samples_settles_it():
     assert tolerance.of(fs.effect_sizes(x, np.negative)).verdict == "within"
 
 
+@pytest.mark.parametrize("d", [1, 20])
+def test_estimates_beyond_by_chance_do_not_make_it_look_easy(d):
+    """Of right models. With 40 estimates some are always beyond, and that is soon unlikely."""
+    rng = np.random.default_rng(3)
+    tolerance = Tolerance(0.1, 0.05)
+
+    def tolerated(n):
+        return tolerance.of(fs.effect_sizes(rng.standard_normal((n, d)), np.negative))
+
+    first = [tolerated(100) for _ in range(10)]
+    assert all(one.verdict == "undecided" for one in first)
+    needed = int(np.median([one.n_needed for one in first]))
+    assert [tolerated(2 * needed).verdict for _ in range(5)].count("within") >= 3
+    assert "within" not in [tolerated(needed // 4).verdict for _ in range(5)]
+
+
 @pytest.mark.parametrize(
     ("tolerance", "message"),
     [

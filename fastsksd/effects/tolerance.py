@@ -26,8 +26,8 @@ class Tolerated(NamedTuple):
     worst : str
         Name of the row that decides, or is farthest from a decision.
     n_needed : int or None
-        About how many samples would settle it, if it is undecided; None where the estimate is too
-        close to the tolerance to say.
+        About how many samples would settle it, if it is undecided, where effects whose intervals
+        hold none are taken for none; None where the estimate is too close to the tolerance to say.
     level : float
         Confidence.
     """
@@ -80,15 +80,18 @@ class Tolerance(NamedTuple):
             most = np.maximum(np.abs(low), np.abs(high))
             least = np.where(low * high > 0, np.minimum(np.abs(low), np.abs(high)), 0.0)
             size = np.abs(np.stack([effects.shift, np.log(effects.stretch)]))
-            # Intervals shrink like the root of the number of samples, down to both estimates.
-            room = np.where(size > limit, least + half - limit, limit - (most - half))
-            factors = np.where(room > 0, (half / room) ** 2, np.inf)
+            over = asked & (least > 0) & (size > limit)
+            # With more samples intervals shrink down to both estimates; those that may be nothing
+            # but noise shrink too. Without an effect, noise is the largest of all.
+            noise = (least == 0) & (high - low < 2.0 * half * (1.0 + 1e-9))
+            reach = half + np.where(over, 0.0, _largest(int(asked.sum())) * errors)
+            room = np.where(over, least + half - limit, limit - np.where(noise, 0.0, most - half))
+            factors = np.where(room > 0, (reach / room) ** 2, np.inf)
         # Of rough numbers, and of those that are not known, nothing is sure.
         unsure = asked & (effects.rough | ~np.isfinite(half))
         factors = np.where(asked, np.where(unsure, np.inf, factors), -np.inf)
         within = ~asked | ((most <= limit) & ~unsure)
         beyond = asked & (least > limit) & ~unsure
-        over = asked & (size > limit)
         if draws_needed:
             return self._said("undecided", effects, np.argmax(factors), draws_needed)
         if beyond.any():
@@ -112,6 +115,13 @@ class Tolerance(NamedTuple):
     ) -> Tolerated:
         name = effects.names[int(place) % len(effects)]
         return Tolerated(verdict, self.shift, self.stretch, name, n_needed, effects.level)
+
+
+def _largest(count: int) -> float:
+    """Median of the largest of so many standard normal variables, without signs."""
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + 0.5 * 0.5 ** (1.0 / max(count, 1))))
 
 
 def check_tolerance(tolerance: Any) -> Tolerance:
