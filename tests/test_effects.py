@@ -136,13 +136,24 @@ def test_intervals_of_chains_allow_for_their_memory():
         for k in range(1, n):
             z[k] = rho * z[k - 1] + math.sqrt(1 - rho**2) * rng.standard_normal(chains)
         x = z.T.reshape(-1, 1)
-        row = fs.effect_sizes(x, np.negative, chain=np.repeat(np.arange(chains), n))
+        row = fs.effect_sizes(x, np.negative, chains=np.repeat(np.arange(chains), n))
         low, high = row.at(simultaneous=False).shift_interval[0]
         hits += low <= 0 <= high
         wide.append(row.shift_error[0] / fs.effect_sizes(x, np.negative).shift_error[0])
     assert stats.binom.ppf(1e-4, 60, 0.95) <= hits
     # The autocorrelation time is (1 + rho) / (1 - rho) = 19.
     assert np.mean(wide) == pytest.approx(math.sqrt(19), rel=0.1)
+
+
+def test_chains_are_given_as_for_a_test():
+    x = np.random.default_rng(0).standard_normal((2, 100, 3)).cumsum(axis=1) / 10
+    flat, labels = x.reshape(-1, 3), np.repeat(["a", "b"], 100)
+    stacked = fs.effect_sizes(x, -x)
+    for one in (fs.effect_sizes(flat, np.negative, chains=labels), fs.effect_sizes(x, np.negative)):
+        np.testing.assert_array_equal(one.shift_interval, stacked.shift_interval)
+    apart = fs.effect_sizes(flat, np.negative)
+    assert np.all(stacked.shift_error > 2 * apart.shift_error)
+    assert np.all(fs.effect_sizes(flat, np.negative, chains=True).shift_error > apart.shift_error)
 
 
 def test_simultaneous_intervals_are_those_of_sidak():
@@ -210,10 +221,10 @@ def test_bad_input_is_named():
     x = np.random.default_rng(0).standard_normal((40, 2))
     with pytest.raises(ValueError, match=r"`x` .*at least 20"):
         fs.effect_sizes(x[:19], np.negative)
-    with pytest.raises(ValueError, match=r"`chain` must hold one label for each of 40 samples"):
-        fs.effect_sizes(x, np.negative, chain=[0, 1])
-    with pytest.raises(ValueError, match=r"`chain` holds NaN"):
-        fs.effect_sizes(x, np.negative, chain=np.full(40, np.nan))
+    with pytest.raises(ValueError, match=r"`chains` must have a label for every one of 40 rows"):
+        fs.effect_sizes(x, np.negative, chains=[0, 1])
+    with pytest.raises(ValueError, match=r"`chains` holds labels that are NaN"):
+        fs.effect_sizes(x, np.negative, chains=np.full(40, np.nan))
     with pytest.raises(ValueError, match=r"`level`"):
         fs.effect_sizes(x, np.negative, level=1.5)
     with pytest.raises(ValueError, match=r"`names` must have one name for each of 2"):

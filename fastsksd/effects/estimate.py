@@ -17,6 +17,7 @@ from .._validate import (
     column_names,
     evaluate_score,
 )
+from ..procedure.chains import as_chains, flattened
 from ..procedure.location_scale import LocationScale, ScoreRegression
 from ..procedure.modes import find_modes
 from ..procedure.split import Samples
@@ -41,24 +42,25 @@ def effect_sizes(
     *,
     slices: SlicesLike | None = None,
     names: Sequence[str] | None = None,
-    chain: ArrayLike | None = None,
+    chains: bool | ArrayLike | None = None,
     level: float = 0.95,
 ) -> Effects:
     """Estimate how far samples are shifted and stretched against a model.
 
     Parameters
     ----------
-    x : (n, d) array or data frame
-        Samples, at least 20. Names of columns become names of coordinates.
+    x : (n, d) array or data frame, or (chains, draws, d) array
+        Samples, at least 20. Names of columns become names of coordinates. An array of three axes
+        holds Markov chains, see `chains`.
     score : (n, d) array, callable or model
         Score of the model, as for `gof_test`.
     slices : Slices or pair (r, g), optional
         Directions to look along besides the coordinates; they must not have been found on `x`.
     names : sequence of str, optional
         Names of the coordinates.
-    chain : (n,) array, optional
-        Chain that each sample belongs to, for samples of Markov chains; the samples of a chain are
-        in their order. By default samples are independent.
+    chains : True or (n,) array of labels, optional
+        Which chain each row belongs to, for draws of Markov chains; those of a chain are in their
+        order. True for one chain. By default samples are independent.
     level : float
         Confidence of the intervals, which hold for all rows at once.
 
@@ -94,11 +96,13 @@ def effect_sizes(
     >>> [bool(low < truth < high) for (low, high), truth in zip(effects.shift_interval, [0.3, 0])]
     [True, True]
     """
+    x, score, rows = flattened(x, score, chains)
     names = column_names(x) if names is None else names
     samples = check_samples(x, min_rows=FEWEST)
     d = samples.shape[1]
     coordinates = check_coordinates(names, d)
-    labels = None if chain is None else check_chain(chain, samples.shape[0])
+    of_chains = as_chains(rows, samples.shape[0])
+    labels = None if of_chains is None else of_chains.numbers
     scores = evaluate_score(check_score(score), samples)
     directions = None if slices is None else as_slices(slices, d)
     effects = coordinate_effects(samples, scores, coordinates, labels)
@@ -106,18 +110,6 @@ def effect_sizes(
         found = slice_effects(samples, scores, directions, coordinates, labels)
         effects = joined(effects, found)
     return effects.at(check_probability("level", level))
-
-
-def check_chain(chain: ArrayLike, n: int) -> np.ndarray:
-    """Labels of chains, (n,)."""
-    labels = np.asarray(chain)
-    if labels.shape != (n,):
-        raise ArgumentError(
-            "chain", f"must hold one label for each of {n} samples; got shape {labels.shape}"
-        )
-    if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
-        raise ArgumentError("chain", "holds NaN or infinity")
-    return np.unique(labels, return_inverse=True)[1].reshape(n)
 
 
 def coordinate_effects(
