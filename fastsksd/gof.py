@@ -378,7 +378,9 @@ def gof_test(
         return gof_test_of_dask(x, score, options)
     examined = examine(x, score, options)
     result = concluded(examined, decide(examined.plan, examined.outcome))
-    return result if limits is None else replace(result, tolerated=limits.of(result.effects))
+    if limits is None:
+        return result
+    return replace(result, tolerated=limits.of(result.effects, result.draws_needed))
 
 
 class Examined(NamedTuple):

@@ -136,13 +136,24 @@ def test_intervals_of_chains_allow_for_their_memory():
         for k in range(1, n):
             z[k] = rho * z[k - 1] + math.sqrt(1 - rho**2) * rng.standard_normal(chains)
         x = z.T.reshape(-1, 1)
-        row = fs.effect_sizes(x, np.negative, chain=np.repeat(np.arange(chains), n))
+        row = fs.effect_sizes(x, np.negative, chains=np.repeat(np.arange(chains), n))
         low, high = row.at(simultaneous=False).shift_interval[0]
         hits += low <= 0 <= high
         wide.append(row.shift_error[0] / fs.effect_sizes(x, np.negative).shift_error[0])
     assert stats.binom.ppf(1e-4, 60, 0.95) <= hits
     # The autocorrelation time is (1 + rho) / (1 - rho) = 19.
     assert np.mean(wide) == pytest.approx(math.sqrt(19), rel=0.1)
+
+
+def test_chains_are_given_as_for_a_test():
+    x = np.random.default_rng(0).standard_normal((2, 100, 3)).cumsum(axis=1) / 10
+    flat, labels = x.reshape(-1, 3), np.repeat(["a", "b"], 100)
+    stacked = fs.effect_sizes(x, -x)
+    for one in (fs.effect_sizes(flat, np.negative, chains=labels), fs.effect_sizes(x, np.negative)):
+        np.testing.assert_array_equal(one.shift_interval, stacked.shift_interval)
+    apart = fs.effect_sizes(flat, np.negative)
+    assert np.all(stacked.shift_error > 2 * apart.shift_error)
+    assert np.all(fs.effect_sizes(flat, np.negative, chains=True).shift_error > apart.shift_error)
 
 
 def test_simultaneous_intervals_are_those_of_sidak():
@@ -197,14 +208,23 @@ def test_constant_columns_and_few_samples_are_no_error():
     assert np.isnan(fs.effect_sizes(x[:, :1], np.zeros((60, 1))).shift).all()
 
 
+def test_a_constant_column_leaves_the_others_as_they_are():
+    x = np.random.default_rng(0).standard_normal((500, 3))
+    x[:, 1] = 0.3
+    effects, alone = (fs.effect_sizes(one, np.negative) for one in (x, x[:, [0, 2]]))
+    np.testing.assert_allclose(effects.stretch_interval[[0, 2]], alone.stretch_interval, rtol=0.02)
+    np.testing.assert_allclose(effects.shift_interval[[0, 2]], alone.shift_interval, atol=0.02)
+    assert not effects.rough.any()
+
+
 def test_bad_input_is_named():
     x = np.random.default_rng(0).standard_normal((40, 2))
     with pytest.raises(ValueError, match=r"`x` .*at least 20"):
         fs.effect_sizes(x[:19], np.negative)
-    with pytest.raises(ValueError, match=r"`chain` must hold one label for each of 40 samples"):
-        fs.effect_sizes(x, np.negative, chain=[0, 1])
-    with pytest.raises(ValueError, match=r"`chain` holds NaN"):
-        fs.effect_sizes(x, np.negative, chain=np.full(40, np.nan))
+    with pytest.raises(ValueError, match=r"`chains` must have a label for every one of 40 rows"):
+        fs.effect_sizes(x, np.negative, chains=[0, 1])
+    with pytest.raises(ValueError, match=r"`chains` holds labels that are NaN"):
+        fs.effect_sizes(x, np.negative, chains=np.full(40, np.nan))
     with pytest.raises(ValueError, match=r"`level`"):
         fs.effect_sizes(x, np.negative, level=1.5)
     with pytest.raises(ValueError, match=r"`names` must have one name for each of 2"):
@@ -347,6 +367,16 @@ def test_a_wider_tolerance_is_never_worse():
     assert verdicts[0] == 2 and verdicts[-1] == 0
 
 
+def test_what_is_not_known_is_not_within():
+    x = np.random.default_rng(0).standard_normal((2000, 2))
+    stuck = np.stack([x[:, 0], np.full(2000, 0.3)], axis=1)
+    wide = {"shift": 9.0, "stretch": 9.0}
+    for samples, score, worst in ((x, np.zeros_like, "x[0]"), (stuck, np.negative, "x[1]")):
+        found = fs.gof_test(samples, score, method="ksd", tolerance=wide, n_resamples=19, rng=0)
+        assert found.tolerated.verdict == "undecided" and found.tolerated.n_needed is None
+        assert found.tolerated.worst == worst and "Undecided" in found.summary()
+
+
 def test_a_right_number_of_samples_settles_it():
     # Half of the runs with the number that is asked for should be decided, the others nearly.
     rng = np.random.default_rng(2)
@@ -356,6 +386,22 @@ def test_a_right_number_of_samples_settles_it():
     assert first.verdict == "undecided"
     x = rng.standard_normal((4 * first.n_needed, 1)) * 1.03
     assert tolerance.of(fs.effect_sizes(x, np.negative)).verdict == "within"
+
+
+@pytest.mark.parametrize("d", [1, 20])
+def test_estimates_beyond_by_chance_do_not_make_it_look_easy(d):
+    """Of right models. With 40 estimates some are always beyond, and that is soon unlikely."""
+    rng = np.random.default_rng(3)
+    tolerance = Tolerance(0.1, 0.05)
+
+    def tolerated(n):
+        return tolerance.of(fs.effect_sizes(rng.standard_normal((n, d)), np.negative))
+
+    first = [tolerated(100) for _ in range(10)]
+    assert all(one.verdict == "undecided" for one in first)
+    needed = int(np.median([one.n_needed for one in first]))
+    assert [tolerated(2 * needed).verdict for _ in range(5)].count("within") >= 3
+    assert "within" not in [tolerated(needed // 4).verdict for _ in range(5)]
 
 
 @pytest.mark.parametrize(
@@ -468,3 +514,27 @@ def test_draws_that_chains_leave_out_are_no_matter():
         assert result.n_test < 600 and result.effects.shift.shape == (len(result.effects),)
         assert np.all(result.effects.shift_error[:2] > 1.2 * fs.effect_sizes(x, -x).shift_error)
         assert "shift" in result.summary()
+
+
+def test_separate_groups_whose_weights_are_wrong_are_not_within():
+    """Shifts of half a deviation in every coordinate, which scores do not see."""
+    to = np.zeros(11)
+    to[:10] = 4.0 / math.sqrt(10)
+    model = fs.models.GaussianMixture([0.5, 0.5], [-to, to], [1.0, 1.0])
+    x = fs.models.GaussianMixture([0.9, 0.1], [-to, to], [1.0, 1.0]).sample(2000, rng=0)
+    result = fs.gof_test(x, model, tolerance={"shift": 0.2}, n_resamples=49, rng=0)
+    effects, words = result.effects, result.summary()
+    assert result.tolerated.verdict == "undecided" and not result.reject()
+    assert effects.rough[:10].all() and not effects.rough[10]  # the groups are not along x[10]
+    assert "rough, as the samples are in separate groups: x[0]" in repr(effects)
+    assert "every coordinate but x[0], x[1], x[2], x[3] and 6 more is shifted by" in words
+    alone = fs.effect_sizes(x[:, :1], np.negative)
+    assert not alone.rough.any()
+
+
+def test_chains_that_are_too_short_are_undecided():
+    walk = np.cumsum(np.random.default_rng(0).standard_normal((400, 2)), axis=0) / 20
+    for tolerance in (1e-3, 50.0):
+        result = fs.gof_test(walk, np.negative, lag="auto", tolerance={"stretch": tolerance}, rng=0)
+        assert result.tolerated.verdict == "undecided"
+        assert result.tolerated.n_needed == result.draws_needed > 400

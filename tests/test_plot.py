@@ -271,3 +271,13 @@ def test_a_dollar_in_a_name_is_no_formula():
     figure = fs.plot.report(result, names=["a$b_{$", "c"])
     figure.savefig(io.BytesIO())
     fs.plot.members(result).figure.savefig(io.BytesIO())
+
+
+def test_ticks_of_stretches_do_not_run_into_each_other():
+    x = np.random.default_rng(0).standard_normal((100, 2))
+    x[0, 0] = 1e8  # intervals that end nowhere
+    ax = Figure().subplots()
+    fs.plot.effects(fs.effect_sizes(x, np.negative), ax=ax)
+    (top,) = ax.child_axes
+    places = top.get_xticks()
+    assert places.size >= 3 and np.diff(places).min() > 0.05 * np.ptp(ax.get_xlim())

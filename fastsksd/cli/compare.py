@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import shutil
 import sys
@@ -88,8 +89,9 @@ def _models(arguments: Namespace, shell: Shell, options: dict[str, Any]) -> tupl
     scores = [(name, load_score(target)) for name, target in pairs]
     for name, target in pairs:
         shell.files[f"score[{name!r}]"] = f"--score {name}={target}"
-    x, labels, dropped = _read(arguments.samples[0], arguments)
-    return compare(x, scores, chains=labels, **options), dropped
+    x, labels, dropped, columns = _read(arguments.samples[0], arguments)
+    compared = compare(x, scores, chains=labels, **options)
+    return dataclasses.replace(compared, coordinates=columns), dropped
 
 
 def _sets(arguments: Namespace, shell: Shell, options: dict[str, Any]) -> tuple[Comparison, int]:
@@ -99,16 +101,21 @@ def _sets(arguments: Namespace, shell: Shell, options: dict[str, Any]) -> tuple[
     target = arguments.score[0].rpartition("=")[2]
     shell.files["score"] = f"--score {target}"
     score = load_score(target)
-    sets, labels, dropped = [], {}, 0
+    sets, labels, dropped, columns = [], {}, 0, None
     for text in arguments.samples:
         name, path = _named("samples", text) if "=" in text else (text, text)
-        x, label, left_out = _read(path, arguments)
+        x, label, left_out, own = _read(path, arguments)
+        if columns is not None and own is not None and own != columns:
+            listed = ", ".join(columns)
+            raise CommandError(f"{path}: must have the columns of the first file, {listed}")
+        columns = columns or own
         shell.files[f"x[{name!r}]"] = path
         sets.append((name, x))
         dropped += left_out
         if label is not None:
             labels[name] = label
-    return compare(sets, score, chains=labels or None, **options), dropped
+    compared = compare(sets, score, chains=labels or None, **options)
+    return dataclasses.replace(compared, coordinates=columns), dropped
 
 
 def _named(flag: str, text: str) -> tuple[str, str]:
@@ -118,8 +125,8 @@ def _named(flag: str, text: str) -> tuple[str, str]:
     return name, target
 
 
-def _read(path: str, arguments: Namespace) -> tuple[Any, Any, int]:
-    """Samples, labels of chains if asked for, and the number of rows left out."""
+def _read(path: str, arguments: Namespace) -> tuple[Any, Any, int, tuple[str, ...] | None]:
+    """Samples, labels of chains if asked for, the number of rows left out, names of columns."""
     if is_netcdf(path):
         raise FileError(f"{path}: .nc files can't be compared; write the draws to a .csv or .npy")
     columns, labels = arguments.columns, None
@@ -131,4 +138,5 @@ def _read(path: str, arguments: Namespace) -> tuple[Any, Any, int]:
     kept, dropped = finite_rows(sources, read_all(sources), drop=arguments.drop_nan)
     if dropped and not arguments.quiet:
         print(f"note: left out: {counted(dropped, 'row')} of {path}", file=sys.stderr)
-    return kept[0], kept[1][:, 0] if labels is not None else None, dropped
+    chains = kept[1][:, 0] if labels is not None else None
+    return kept[0], chains, dropped, sources[0].names

@@ -409,7 +409,8 @@ class Job:
         result = gof_test(kept[0], score, rng=self.arguments.seed, **self.options)
         if result.tolerated is not None:  # with the names of the file
             effects = effects_of(result, names=self.names)
-            tolerated = check_tolerance(self.options["tolerance"]).of(effects)
+            limits = check_tolerance(self.options["tolerance"])
+            tolerated = limits.of(effects, result.draws_needed)
             result = dataclasses.replace(result, tolerated=tolerated)
         return result
 

@@ -17,7 +17,9 @@ from .._validate import (
     column_names,
     evaluate_score,
 )
-from ..procedure.location_scale import ScoreRegression
+from ..procedure.chains import as_chains, flattened
+from ..procedure.location_scale import LocationScale, ScoreRegression
+from ..procedure.modes import find_modes
 from ..procedure.split import Samples
 from ..report.directions import check_coordinates, coordinate_units, direction, leading, shown
 from ..slices import Slices, as_slices
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 FEWEST = 20  # samples below which nothing is estimated
 _SLICES = 5  # of a result, strongest first
 _WHOLE = 1e-9  # length below which a coordinate of a slice counts as zero
+_LOOKED_AT = 20_000  # samples in which separate groups are looked for
+_DIVIDED = 0.01  # part of the variance between groups from which on their weights matter
 
 
 @door
@@ -38,24 +42,25 @@ def effect_sizes(
     *,
     slices: SlicesLike | None = None,
     names: Sequence[str] | None = None,
-    chain: ArrayLike | None = None,
+    chains: bool | ArrayLike | None = None,
     level: float = 0.95,
 ) -> Effects:
     """Estimate how far samples are shifted and stretched against a model.
 
     Parameters
     ----------
-    x : (n, d) array or data frame
-        Samples, at least 20. Names of columns become names of coordinates.
+    x : (n, d) array or data frame, or (chains, draws, d) array
+        Samples, at least 20. Names of columns become names of coordinates. An array of three axes
+        holds Markov chains, see `chains`.
     score : (n, d) array, callable or model
         Score of the model, as for `gof_test`.
     slices : Slices or pair (r, g), optional
         Directions to look along besides the coordinates; they must not have been found on `x`.
     names : sequence of str, optional
         Names of the coordinates.
-    chain : (n,) array, optional
-        Chain that each sample belongs to, for samples of Markov chains; the samples of a chain are
-        in their order. By default samples are independent.
+    chains : True or (n,) array of labels, optional
+        Which chain each row belongs to, for draws of Markov chains; those of a chain are in their
+        order. True for one chain. By default samples are independent.
     level : float
         Confidence of the intervals, which hold for all rows at once.
 
@@ -77,7 +82,9 @@ def effect_sizes(
     -----
     The module `fastsksd.effects` has the method and its limits. A coordinate that is constant, or
     has constant scores, has NaN. With fewer than about two samples for each dimension directions r
-    can't be learnt, and numbers are about coordinates given the others.
+    can't be learnt, and numbers are about coordinates given the others. With no more samples than
+    dimensions intervals are too short: of 100 coordinates without an effect all intervals held at
+    once in 0.51 of runs with 100 samples, in 0.99 with 200.
 
     Examples
     --------
@@ -89,11 +96,13 @@ def effect_sizes(
     >>> [bool(low < truth < high) for (low, high), truth in zip(effects.shift_interval, [0.3, 0])]
     [True, True]
     """
+    x, score, rows = flattened(x, score, chains)
     names = column_names(x) if names is None else names
     samples = check_samples(x, min_rows=FEWEST)
     d = samples.shape[1]
     coordinates = check_coordinates(names, d)
-    labels = None if chain is None else check_chain(chain, samples.shape[0])
+    of_chains = as_chains(rows, samples.shape[0])
+    labels = None if of_chains is None else of_chains.numbers
     scores = evaluate_score(check_score(score), samples)
     directions = None if slices is None else as_slices(slices, d)
     effects = coordinate_effects(samples, scores, coordinates, labels)
@@ -103,24 +112,32 @@ def effect_sizes(
     return effects.at(check_probability("level", level))
 
 
-def check_chain(chain: ArrayLike, n: int) -> np.ndarray:
-    """Labels of chains, (n,)."""
-    labels = np.asarray(chain)
-    if labels.shape != (n,):
-        raise ArgumentError(
-            "chain", f"must hold one label for each of {n} samples; got shape {labels.shape}"
-        )
-    if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
-        raise ArgumentError("chain", "holds NaN or infinity")
-    return np.unique(labels, return_inverse=True)[1].reshape(n)
-
-
 def coordinate_effects(
     x: Array, scores: Array, names: Sequence[str], chain: np.ndarray | None = None
 ) -> Effects:
     """Effects along the coordinates; parameters are as for `effect_sizes`, and were checked."""
     found = ScoreRegression(x, scores).along(None, chain)
-    return Effects.of(found, names, n_coordinates=x.shape[1])
+    return Effects.of(
+        found, names, n_coordinates=x.shape[1], divided=_divided(x, np.eye(x.shape[1]), found)
+    )
+
+
+def _divided(x: Array, g: Array, found: LocationScale) -> np.ndarray:
+    """Directions along which the samples are in separate groups, (k,)."""
+    sizes = found.sizes[np.isfinite(found.sizes)]
+    if sizes.size == 0:
+        return np.zeros(len(g), dtype=bool)
+    every = max(1, len(x) // _LOOKED_AT)
+    some, lag = x[::every], max(1.0, len(x) / sizes.min() / every)
+    modes = find_modes(some, lag)
+    if modes.n_modes == 1:
+        return np.zeros(len(g), dtype=bool)
+    y = some @ g.T
+    y -= y.mean(axis=0)
+    means = np.stack([y[modes.labels == k].mean(axis=0) for k in range(modes.n_modes)])
+    # Means of groups differ by chance, too.
+    least = max(_DIVIDED, 10.0 * lag * (modes.n_modes - 1) / len(some))
+    return np.asarray(modes.weights @ means**2 > least * y.var(axis=0))
 
 
 def slice_effects(
@@ -138,14 +155,16 @@ def slice_effects(
         direction(leading(sign * one.g, one.names), d)
         for sign, one in zip(signs, pairs, strict=True)
     ]
+    found = regression.along(g, chain)
     return Effects.of(
-        regression.along(g, chain),
+        found,
         words,
         shear=(shear, error, size),
         across=[
             _said_across(one, names, units) if known else None
             for one, known in zip(across, np.isfinite(shear), strict=True)
         ],
+        divided=_divided(x, g, found),
     )
 
 

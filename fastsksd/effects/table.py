@@ -30,6 +30,7 @@ _ARRAYS = (
     "linearity",
     "moment_shift",
     "moment_stretch",
+    "divided",
 )
 
 
@@ -122,6 +123,9 @@ class Effects:
     apart_error : (2, k) array
         Standard errors of the differences of the two methods, for shifts and for logarithms of
         stretches.
+    divided : (k,) array of bool
+        Rows along which the samples are in separate groups. Scores do not know the weights of the
+        groups, so that shifts and stretches which come from wrong weights are not seen.
     sizes : (3, k) array
         Effective numbers of samples behind shift, stretch and shear.
     level : float
@@ -159,6 +163,7 @@ class Effects:
     moment_shift: Array
     moment_stretch: Array
     apart_error: Array
+    divided: np.ndarray
     sizes: Array
     level: float = 0.95
     simultaneous: bool = True
@@ -173,6 +178,7 @@ class Effects:
         n_coordinates: int = 0,
         shear: tuple[Array, Array, Array] | None = None,
         across: Sequence[str | None] | None = None,
+        divided: np.ndarray | None = None,
     ) -> Effects:
         """A table of estimates.
 
@@ -188,6 +194,8 @@ class Effects:
             Shears, their errors and effective sizes.
         across : sequence of (str or None), optional
             Directions that shears are about.
+        divided : (k,) array of bool, optional
+            Rows along which the samples are in separate groups; none by default.
 
         Returns
         -------
@@ -209,6 +217,7 @@ class Effects:
             found.moment_shift,
             np.exp(found.moment_log_stretch),
             found.apart_error,
+            np.zeros(len(names), dtype=bool) if divided is None else divided,
             np.stack([*found.sizes, sizes]),
         )
 
@@ -216,12 +225,13 @@ class Effects:
     def rough(self) -> np.ndarray:
         """Rows of which only the fact that something is wrong can be relied on, (k,) booleans.
 
-        The model is far from normal there (`linearity` below 0.35), or the two methods disagree by
-        more than a quarter of a deviation or 25%.
+        The model is far from normal there (`linearity` below 0.35), the two methods disagree by
+        more than a quarter of a deviation or 25%, or the samples are in separate groups
+        (`divided`).
         """
         apart = [one[1] - one[0] for one in self._both()]
         disagree = (np.stack(apart) > _APART).any(axis=0)
-        return np.asarray((self.linearity < _LINEAR) | disagree)
+        return np.asarray((self.linearity < _LINEAR) | disagree | self.divided)
 
     def _both(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         """Lower and upper of the two estimates of shift and log stretch; infinite if one fails.

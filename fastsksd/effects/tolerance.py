@@ -20,14 +20,14 @@ class Tolerated(NamedTuple):
     ----------
     verdict : str
         "within": every shift and stretch is surely below. "beyond": one is surely above.
-        "undecided": neither.
+        "undecided": neither, as where one is not known, or where chains are too short to tell.
     shift, stretch : float
         The tolerances; infinity where there is none.
     worst : str
         Name of the row that decides, or is farthest from a decision.
     n_needed : int or None
-        About how many samples would settle it, if it is undecided; None where the estimate is too
-        close to the tolerance to say.
+        About how many samples would settle it, if it is undecided, where effects whose intervals
+        hold none are taken for none; None where the estimate is too close to the tolerance to say.
     level : float
         Confidence.
     """
@@ -54,13 +54,15 @@ class Tolerance(NamedTuple):
     shift: float = np.inf
     stretch: float = np.inf
 
-    def of(self, effects: Effects) -> Tolerated:
+    def of(self, effects: Effects, draws_needed: int = 0) -> Tolerated:
         """What effects are to this tolerance.
 
         Parameters
         ----------
         effects : Effects
             Their intervals decide, all at once.
+        draws_needed : int
+            Draws without which nothing is sure, where a test has too few of them.
 
         Returns
         -------
@@ -74,19 +76,24 @@ class Tolerance(NamedTuple):
                 np.stack([effects.shift_interval, np.log(effects.stretch_interval)]), 2, 0
             )
             limit = np.array([self.shift, np.log1p(self.stretch)])[:, None]
-            known = np.isfinite(half) & np.isfinite(limit)
+            asked = np.broadcast_to(np.isfinite(limit), half.shape)
             most = np.maximum(np.abs(low), np.abs(high))
             least = np.where(low * high > 0, np.minimum(np.abs(low), np.abs(high)), 0.0)
             size = np.abs(np.stack([effects.shift, np.log(effects.stretch)]))
-            # Intervals shrink like the root of the number of samples, down to both estimates.
-            room = np.where(size > limit, least + half - limit, limit - (most - half))
-            factors = np.where(room > 0, (half / room) ** 2, np.inf)
-        # Of rough numbers nothing is sure.
-        rough = known & effects.rough
-        factors = np.where(known, np.where(rough, np.inf, factors), -np.inf)
-        within = ~known | ((most <= limit) & ~rough)
-        beyond = known & (least > limit) & ~rough
-        over = known & (size > limit)
+            over = asked & (least > 0) & (size > limit)
+            # With more samples intervals shrink down to both estimates; those that may be nothing
+            # but noise shrink too. Without an effect, noise is the largest of all.
+            noise = (least == 0) & (high - low < 2.0 * half * (1.0 + 1e-9))
+            reach = half + np.where(over, 0.0, _largest(int(asked.sum())) * errors)
+            room = np.where(over, least + half - limit, limit - np.where(noise, 0.0, most - half))
+            factors = np.where(room > 0, (reach / room) ** 2, np.inf)
+        # Of rough numbers, and of those that are not known, nothing is sure.
+        unsure = asked & (effects.rough | ~np.isfinite(half))
+        factors = np.where(asked, np.where(unsure, np.inf, factors), -np.inf)
+        within = ~asked | ((most <= limit) & ~unsure)
+        beyond = asked & (least > limit) & ~unsure
+        if draws_needed:
+            return self._said("undecided", effects, np.argmax(factors), draws_needed)
         if beyond.any():
             # The one with the most certainty.
             place = np.argmin(np.where(beyond, factors, np.inf))
@@ -98,7 +105,7 @@ class Tolerance(NamedTuple):
         sizes = np.maximum(effects.sizes[:2], 1.0)
         factor = factors.ravel()[place]
         n_needed = None
-        if factor <= _MOST_MORE and not rough.any():
+        if factor <= _MOST_MORE and not unsure.any():
             digits = f"{np.nanmax(sizes) * max(factor, 1.0):.2g}"
             n_needed = int(float(digits))
         return self._said("undecided", effects, place, n_needed)
@@ -108,6 +115,13 @@ class Tolerance(NamedTuple):
     ) -> Tolerated:
         name = effects.names[int(place) % len(effects)]
         return Tolerated(verdict, self.shift, self.stretch, name, n_needed, effects.level)
+
+
+def _largest(count: int) -> float:
+    """Median of the largest of so many standard normal variables, without signs."""
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + 0.5 * 0.5 ** (1.0 / max(count, 1))))
 
 
 def check_tolerance(tolerance: Any) -> Tolerance:

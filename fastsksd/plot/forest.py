@@ -107,6 +107,8 @@ def _add_stretch_axis(ax: Axes) -> None:
             ticks = [1.0 + fine * k for k in range(-20, 21) if low <= 1.0 + fine * k <= high]
             if len(ticks) >= 4:
                 break
+    if len(ticks) > 12:  # they would run into each other
+        ticks = [10.0**k for k in range(-9, 10) if low <= 10.0**k <= high]
     top = ax.secondary_xaxis("top")
     top.set_xticks(np.log(ticks), [f"{tick:.4g}" for tick in ticks], fontsize="small")
     top.set_xlabel("stretch (width of the samples / width of the model)", fontsize="small")

@@ -165,8 +165,9 @@ class ScoreRegression:
         self.kept = bounded == x
         self.folds = self._learn(self.bounded, self.kept.mean(axis=0))
         outlying = (x - bounded) / self.unit
-        self.whole = -np.einsum("nd,nd->n", self.s - self.mean_score, self.y) / d
-        self.whole -= outlying @ self.mean_score / d
+        count = max(d - np.count_nonzero(self.constant), 1)
+        self.whole = -np.einsum("nd,nd->n", self.s - self.mean_score, self.y) / count
+        self.whole -= outlying @ self.mean_score / count
 
     def _learn(self, f: Array, kept: Array) -> list[_Fold]:
         """Regressions of `f`, the samples without outliers, on the scores, for each fold.
@@ -297,8 +298,15 @@ class ScoreRegression:
         influence[0] = influence[0] / unit - shift * of_unit
         linearity = (t * f).mean(axis=0) ** 2 / ((t * t).mean(axis=0) * deviation**2)
         values[0] = shift
+        # A constant column says nothing of a model, but would pass for a whole direction of it.
+        some = ~self.constant if self.constant.any() and not self.constant.all() else slice(None)
         moments = moment_effects(
-            g, Bounded(f, kept), t + mean_t, Bounded(self.bounded, self.kept), self.s, influence
+            g[:, some],
+            Bounded(f, kept),
+            t + mean_t,
+            Bounded(self.bounded[:, some], self.kept[:, some]),
+            self.s[:, some],
+            influence,
         )
         return values, influence, linearity, np.concatenate(moments)
 

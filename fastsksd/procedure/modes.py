@@ -118,7 +118,8 @@ def _without_steps(x: Array, columns: np.ndarray) -> Array:
     """
     ordered = np.sort(x[:, columns], axis=0)
     gaps = np.diff(ordered, axis=0)
-    repeated = np.flatnonzero((gaps == 0).any(axis=0))
+    # A constant column has rounding errors for a spread, but no steps.
+    repeated = np.flatnonzero((gaps == 0).any(axis=0) & (gaps > 0).any(axis=0))
     if repeated.size == 0:
         return x
     x = x.copy()

@@ -235,15 +235,26 @@ def estimate_cells(
 
 
 def rough_note(effects: Effects) -> list[str]:
-    """A note that names the rows whose numbers are rough, if there are any."""
-    rough = [row.name for row in effects if row.rough]
-    if not rough:
-        return []
-    more = f" and {len(rough) - 5} more" if len(rough) > 5 else ""
-    return [
-        f"rough, as shapes differ or the model is far from normal: {', '.join(rough[:5])}{more}; "
-        "only the fact that something is off can be relied on"
-    ]
+    """Notes that name the rows whose numbers are rough, if there are any."""
+    notes, divided = [], effects.divided
+    if rough := [effects.names[k] for k in np.flatnonzero(effects.rough & ~divided)]:
+        notes.append(
+            f"rough, as shapes differ or the model is far from normal: {_some(rough)}; only the "
+            "fact that something is off can be relied on"
+        )
+    if divided.any():
+        notes.append(
+            "rough, as the samples are in separate groups: "
+            f"{_some([effects.names[k] for k in np.flatnonzero(divided)])}; what comes from wrong "
+            "weights of the groups is not seen, fastsksd.mode_weights compares them"
+        )
+    return notes
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of some names."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"{', '.join(names[:5])}{more}"
 
 
 def _effect_notes(effects: Effects) -> list[str]:

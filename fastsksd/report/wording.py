@@ -345,9 +345,10 @@ def effects_said(effects: Effects) -> str:
 
 
 def _is_telling(row: Effect) -> bool:
-    """Whether the intervals of a row say anything; they are infinite, or nearly so, or NaN else."""
+    """Whether a row is not rough, and its intervals are neither huge nor NaN."""
     low, high = row.stretch_interval
-    return max(map(abs, row.shift_interval)) < _WIDE and 1.0 / _WIDE < low <= high < _WIDE
+    known = max(map(abs, row.shift_interval)) < _WIDE and 1.0 / _WIDE < low <= high < _WIDE
+    return known and not row.rough
 
 
 def tolerated_said(tolerated: Tolerated, rejected: bool) -> str:

@@ -71,6 +71,15 @@ def test_files_for_one_model(run):
     assert "draws.csv is closer to the model than wide" in out
 
 
+def test_columns_have_their_names(run, folder):
+    _, out, _ = run("draws.csv", "wide=wide.npy", "--score", "model:right")
+    assert "most of it along b" in out
+    x = np.random.default_rng(1).standard_normal((200, 2))
+    np.savetxt(folder / "other.csv", x, delimiter=",", header="b,a", comments="")
+    code, _, err = run("draws.csv", "other.csv", "--score", "model:right")
+    assert code == 2 and "other.csv: must have the columns of the first file, a, b" in err
+
+
 def test_chains(run, folder):
     x = np.cumsum(np.random.default_rng(1).standard_normal((200, 2)), axis=0)
     np.savetxt(
