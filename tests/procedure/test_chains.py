@@ -142,6 +142,7 @@ def test_repeated_draws_and_a_constant_chain():
     x[1] = x[1, :1]
     stuck = fs.gof_test(x, np.negative, **QUICK)
     assert stuck.chains.different == (1,) and stuck.reject()
+    assert stuck.chains.chains[1].effective_draws == 1.0 < good.chains.chains[1].effective_draws
     with pytest.raises(ValueError, match="the same sample over and over"):
         fs.gof_test(np.full((4, 100, 2), 0.3), np.negative, **QUICK)
 
@@ -152,6 +153,19 @@ def test_a_chain_that_differs():
     x[2, :, 1] += 1.0
     found = report(x)
     assert found.different == (2,) and found.chains[2].pvalue <= 0.01 < found.chains[0].pvalue
+
+
+def test_a_chain_that_is_stuck_in_one_mode():
+    """Near each of two modes the scores fit: only the draws tell the chains apart."""
+    x = chains(4, 300, 0.5, seed=1)
+    x[3, :, 0] += 8.0
+
+    def score(x):
+        centre = np.where(x[:, :1] > 4.0, 8.0, 0.0) * (np.arange(x.shape[1]) == 0)
+        return centre - x
+
+    result = fs.gof_test(x, score, **QUICK)
+    assert not result.reject() and result.chains.different == (3,)
 
 
 def test_pvalues_of_chains_hold_their_level():
