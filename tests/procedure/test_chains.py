@@ -147,6 +147,24 @@ def test_repeated_draws_and_a_constant_chain():
         fs.gof_test(np.full((4, 100, 2), 0.3), np.negative, **QUICK)
 
 
+def test_a_list_of_chains_of_unequal_length():
+    first, second = chain(300, 0.5, 1), chain(200, 0.5, 2)
+    rows, labels = np.concatenate([first, second]), np.repeat([0, 1], [300, 200])
+    expected = fs.gof_test(rows, -rows, chains=labels, **QUICK)
+    for x, score in (([first, second], np.negative), ((first, second), [-first, -second])):
+        result = fs.gof_test(x, score, **QUICK)
+        assert result.pvalue == expected.pvalue
+        assert [one.draws for one in result.chains.chains] == [300, 200]
+    batch = fs.gof_batch([([first, second], np.negative)], progress=False, **QUICK)
+    assert batch[0].chains.chains[1].draws == 200
+    with pytest.raises(ValueError, match=r"`x` must be a list of chains.*columns; got 2, 1"):
+        fs.gof_test([first, second[:, :1]], np.negative)
+    with pytest.raises(ValueError, match="`score` must be a list of arrays of the shapes"):
+        fs.gof_test([first, second], -rows)
+    with pytest.raises(ValueError, match="`chains` must be left out, or True, for a list"):
+        fs.gof_test([first, second], np.negative, chains=labels)
+
+
 def test_a_chain_that_differs():
     x = chains(4, 500, 0.5, seed=3)
     assert report(x).different == ()
