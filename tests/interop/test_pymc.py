@@ -255,7 +255,7 @@ def test_a_mean_field_misses_correlations():
     diagnosis = draws.diagnose()
     assert diagnosis.result.reject() and diagnosis.n_chains == 0
     assert np.all(diagnosis.ess_bulk == 1000) and np.all(np.isnan(diagnosis.r_hat))
-    assert diagnosis.notes()[0].startswith("1000 independent draws, in unconstrained space: the mo")
+    assert diagnosis.notes()[0].startswith("1000 independent draws, in unconstrained space: they")
     same = bridge.variational(fitted(pm.MeanField, 1.0), 1000, mode=MODE, rng=0)
     np.testing.assert_array_equal(same.x, draws.x)
 
