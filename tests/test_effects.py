@@ -460,3 +460,13 @@ def test_draws_that_chains_leave_out_are_no_matter():
         assert result.n_test < 600 and result.effects.shift.shape == (len(result.effects),)
         assert np.all(result.effects.shift_error[:2] > 1.2 * fs.effect_sizes(x, -x).shift_error)
         assert "shift" in result.summary()
+
+
+def test_draws_of_chains_as_for_a_test():
+    x = np.random.default_rng(0).standard_normal((3, 100, 2))
+    rows, labels = x.reshape(-1, 2), np.repeat(np.arange(3), 100)
+    expected = fs.effect_sizes(rows, -rows, chain=labels).shift_error
+    for draws, score in ((x, -x), (list(x), np.negative)):
+        np.testing.assert_array_equal(fs.effect_sizes(draws, score).shift_error, expected)
+    with pytest.raises(ValueError, match="`chain` must be left out"):
+        fs.effect_sizes(x, -x, chain=labels)

@@ -17,6 +17,7 @@ from .._validate import (
     column_names,
     evaluate_score,
 )
+from ..procedure.chains import flattened
 from ..procedure.location_scale import ScoreRegression
 from ..procedure.split import Samples
 from ..report.directions import check_coordinates, direction, leading
@@ -45,7 +46,7 @@ def effect_sizes(
 
     Parameters
     ----------
-    x : (n, d) array or data frame
+    x : (n, d) array or data frame, (chains, draws, d) array, or list of (draws, d) arrays
         Samples, at least 20. Names of columns become names of coordinates.
     score : (n, d) array, callable or model
         Score of the model, as for `gof_test`.
@@ -89,6 +90,10 @@ def effect_sizes(
     >>> [bool(low < truth < high) for (low, high), truth in zip(effects.shift_interval, [0.3, 0])]
     [True, True]
     """
+    x, score, of_shape = flattened(x, score, None)
+    if of_shape is not None and chain is not None:
+        raise ArgumentError("chain", "must be left out for draws of shape (chains, draws, d)")
+    chain = chain if of_shape is None else of_shape
     names = column_names(x) if names is None else names
     samples = check_samples(x, min_rows=FEWEST)
     d = samples.shape[1]
