@@ -56,6 +56,9 @@ def flattened(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
 
     Anything else is returned as it is.
     """
+    for one in x if _is_list_of_chains(x) else (x,):
+        if isinstance(one, np.ma.MaskedArray):  # whose mask would be lost
+            raise ArgumentTypeError("x", "is a masked array; drop or fill the masked entries first")
     if _is_list_of_chains(x):
         return _joined(x, score, chains)
     shape = tuple(getattr(x, "shape", ()))

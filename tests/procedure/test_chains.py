@@ -165,6 +165,13 @@ def test_a_list_of_chains_of_unequal_length():
         fs.gof_test([first, second], np.negative, chains=labels)
 
 
+def test_masked_draws_are_refused():
+    x = np.ma.masked_greater(chains(2, 100, 0.0), 2.0)
+    for draws in (x, list(x)):
+        with pytest.raises(TypeError, match="`x` is a masked array"):
+            fs.gof_test(draws, np.negative)
+
+
 def test_a_chain_that_differs():
     x = chains(4, 500, 0.5, seed=3)
     assert report(x).different == ()
