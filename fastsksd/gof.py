@@ -93,8 +93,8 @@ def gof_test(
     ----------
     x : (n, d) array or data frame, or (chains, draws, d) array
         Samples of the unknown distribution q. Names of columns become names of coordinates. A Dask
-        array is tested where it lies, by `gof_stream`. An array of three axes holds Markov chains,
-        see `chains`.
+        array is tested where it lies, by `gof_stream`. An array of three axes, or a list of (draws,
+        d) arrays, holds Markov chains, see `chains`.
     score : (n, d) array, callable or model
         Score of the model p, ``grad log p``: its values at `x`, a function x -> (n, d), or an
         object with a `.score` method. The density must be positive on all of R^d, or vanish at the

@@ -538,3 +538,13 @@ def test_chains_that_are_too_short_are_undecided():
         result = fs.gof_test(walk, np.negative, lag="auto", tolerance={"stretch": tolerance}, rng=0)
         assert result.tolerated.verdict == "undecided"
         assert result.tolerated.n_needed == result.draws_needed > 400
+
+
+def test_draws_of_chains_as_for_a_test():
+    x = np.random.default_rng(0).standard_normal((3, 100, 2))
+    rows, labels = x.reshape(-1, 2), np.repeat(np.arange(3), 100)
+    expected = fs.effect_sizes(rows, -rows, chains=labels).shift_error
+    for draws, score in ((x, -x), (list(x), np.negative)):
+        np.testing.assert_array_equal(fs.effect_sizes(draws, score).shift_error, expected)
+    with pytest.raises(ValueError, match="`chains`"):
+        fs.effect_sizes(x, -x, chains=labels)

@@ -49,9 +49,9 @@ def effect_sizes(
 
     Parameters
     ----------
-    x : (n, d) array or data frame, or (chains, draws, d) array
+    x : (n, d) array or data frame, (chains, draws, d) array, or list of (draws, d) arrays
         Samples, at least 20. Names of columns become names of coordinates. An array of three axes
-        holds Markov chains, see `chains`.
+        and a list hold Markov chains, see `chains`.
     score : (n, d) array, callable or model
         Score of the model, as for `gof_test`.
     slices : Slices or pair (r, g), optional

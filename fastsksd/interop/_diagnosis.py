@@ -177,9 +177,9 @@ class Diagnosis:
             drawn = "independent draws"
         if self.result.weighted:
             drawn = f"draws with {weights_fact(self.result)}"
-        verdict = (
-            f"the model is {self.result.verdict} at level 0.05 (p-value {self.result.pvalue:.3g})"
-        )
+        verdict = f"{self.result.verdict} at level 0.05 (p-value {self.result.pvalue:.3g})"
+        if self.result.reject(0.05):
+            verdict = f"they do not follow the model, {verdict}"
         if self.result.draws_needed:
             verdict = f"the {'chains' if self.n_chains else 'draws'} are {self.result.verdict}"
         notes = [f"{self.n_draws} {drawn}, in unconstrained space: {verdict}"]

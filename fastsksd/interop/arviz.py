@@ -206,8 +206,7 @@ def _stored_blocks(idata: Any) -> list[Block]:
     labels = [str(label) for label in x[x.dims[2]].values]
     return [
         Block(
-            owners.get(label, label),
-            [label],
+            *owners.get(label, (label, [label])),
             x.values[:, :, k : k + 1],
             gradient.values[:, :, k : k + 1],
         )
@@ -215,12 +214,15 @@ def _stored_blocks(idata: Any) -> list[Block]:
     ]
 
 
-def _owners(idata: Any) -> dict[str, str]:
-    """The variable of each of nutpie's parameters, ``name``, or ``name_i.j`` for an entry."""
-    owners: dict[str, str] = {}
-    for name, (values, _) in variables_of(idata).items():
-        places = np.ndindex(*values.shape[2:])
-        owners |= {
-            f"{name}_{'.'.join(map(str, place))}" if place else name: name for place in places
-        }
+def _owners(idata: Any) -> dict[str, tuple[str, list[str]]]:
+    """Variable and name of each of nutpie's parameters, ``name``, or ``name_i.j`` for an entry.
+
+    Those of transformed variables are missing.
+    """
+    owners: dict[str, tuple[str, list[str]]] = {}
+    for name, (values, labels) in variables_of(idata).items():
+        shape = values.shape[2:]
+        for place, shown in zip(np.ndindex(*shape), indexed(name, shape, labels), strict=True):
+            stored = f"{name}_{'.'.join(map(str, place))}" if place else name
+            owners[stored] = name, [shown]
     return owners

@@ -272,7 +272,7 @@ def _guided(guide: Any, params: Any, key: Any, count: int, target: _Target) -> d
     if isinstance(guide, numpyro.infer.autoguide.AutoContinuous):
         # Its own draws, which keep the digits that constrained values lose near a border.
         latent = guide.get_posterior(params).sample(key, (count,))
-        return dict(jax.vmap(guide._unpack_latent)(latent))
+        return _sites(jax.vmap(guide._unpack_latent)(latent), target.sites, "guide")
     if isinstance(guide, numpyro.infer.autoguide.AutoGuide):
         drawn = guide.sample_posterior(
             key, params, *target.args, sample_shape=(count,), **target.kwargs
@@ -289,7 +289,8 @@ def _sites(drawn: Mapping[str, Any], sites: Sequence[str], name: str) -> dict[st
     if missing:
         raise ArgumentError(
             name,
-            f"holds no site {missing[0]!r} of the model; there are {', '.join(map(repr, drawn))}",
+            f"holds no site {missing[0]!r} of the model; there are {', '.join(map(repr, drawn))}. "
+            "Data of the model are needed in `model_args` or `model_kwargs`",
         )
     return {site: library("jax").numpy.asarray(drawn[site]) for site in sites}
 

@@ -130,7 +130,7 @@ def draws(
     blocks = []
     for variable in model.continuous_value_vars:
         value = values[variable.name]
-        names = indexed(variable.name, value.shape[2:])
+        names = _names(model, variable, value.shape[2:])
         blocks.append(
             Block(model.values_to_rvs[variable].name, names, value.reshape(*value.shape[:2], -1))
         )
@@ -213,7 +213,7 @@ def variational(
     blocks = []
     for variable in model.value_vars:
         value = np.asarray(drawn[variable.name])
-        names = indexed(variable.name, value.shape[1:])
+        names = _names(model, variable, value.shape[1:])
         name = model.values_to_rvs[variable].name
         blocks.append(Block(name, names, value.reshape(1, count, -1)))
     return collect(
@@ -229,6 +229,19 @@ def _check_model(model: Any) -> None:
     pymc = library("pymc")
     if not isinstance(model, pymc.Model):
         raise ArgumentTypeError("model", f"must be a pymc.Model; got {type(model).__name__}")
+
+
+def _names(model: Any, variable: Any, shape: tuple[int, ...]) -> list[str]:
+    """Names of the entries of a value variable, with the model's coordinates as ArviZ has them."""
+    dims = model.named_vars_to_dims.get(model.values_to_rvs[variable].name, ())
+    labels = [model.coords.get(dim) for dim in dims]
+    if len(labels) != len(shape):
+        return indexed(variable.name, shape)
+    known = (
+        range(size) if some is None or len(some) != size else some
+        for some, size in zip(labels, shape, strict=True)
+    )
+    return indexed(variable.name, shape, list(known))
 
 
 def _gradient(

@@ -1,4 +1,7 @@
-"""Chains as a user gives them: draws of shape (chains, draws, d), or a label for every row."""
+"""Chains as a user gives them.
+
+Draws of shape (chains, draws, d), a list of arrays (draws, d), or a label for every row.
+"""
 
 from __future__ import annotations
 
@@ -49,10 +52,15 @@ def one_chain(n: int) -> Chains:
 
 
 def flattened(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
-    """Draws and scores of shape (chains, draws, d) as rows, with a label for each.
+    """Draws and scores of shape (chains, draws, d), or lists of them, as rows with labels.
 
     Anything else is returned as it is.
     """
+    for one in x if _is_list_of_chains(x) else (x,):
+        if isinstance(one, np.ma.MaskedArray):  # whose mask would be lost
+            raise ArgumentTypeError("x", "is a masked array; drop or fill the masked entries first")
+    if _is_list_of_chains(x):
+        return _joined(x, score, chains)
     shape = tuple(getattr(x, "shape", ()))
     if len(shape) != 3:
         unused = isinstance(chains, (bool, np.bool_)) and not chains
@@ -80,6 +88,41 @@ def flattened(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
         score = values.reshape(-1, shape[2])
     labels = np.repeat(np.arange(shape[0]), shape[1])
     return np.asarray(x).reshape(-1, shape[2]), score, labels
+
+
+def _is_list_of_chains(x: Any) -> bool:
+    return isinstance(x, (list, tuple)) and bool(x) and all(_columns_of(one) >= 0 for one in x)
+
+
+def _columns_of(x: Any) -> int:
+    """The number of columns of an array with two axes; -1 for anything else."""
+    shape = tuple(getattr(x, "shape", ()))
+    return int(shape[1]) if len(shape) == 2 else -1
+
+
+def _joined(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
+    """A list of chains (draws, d), which may differ in length, as rows with labels."""
+    if chains is not None and chains is not True:
+        raise ArgumentError(
+            "chains",
+            "must be left out, or True, for a list of chains in ",
+            Option("x"),
+            f"; got {_described(chains)}",
+        )
+    widths = [_columns_of(one) for one in x]
+    if len(set(widths)) > 1:
+        raise ArgumentError(
+            "x",
+            "must be a list of chains with the same number of columns; got "
+            + ", ".join(map(str, widths)),
+        )
+    if score_is_array(score):
+        shapes = [tuple(np.shape(one)) for one in x]
+        if not _is_list_of_chains(score) or [tuple(np.shape(one)) for one in score] != shapes:
+            raise ArgumentError("score", "must be a list of arrays of the shapes of the chains")
+        score = np.concatenate([np.asarray(one) for one in score])
+    labels = np.repeat(np.arange(len(x)), [len(one) for one in x])
+    return np.concatenate([np.asarray(one) for one in x]), score, labels
 
 
 def check_draws(x: Any, name: str, *, min_rows: int = 0, d: int | None = None) -> Array:

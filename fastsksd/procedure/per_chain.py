@@ -1,14 +1,16 @@
 """What a test says of each chain: whether it fits, differs from the others, and is stationary.
 
 All of it is made of moments along coordinates (`fastsksd.procedure.moments`), whose mean is zero
-for a chain that follows the model. Their sums over stretches take the place of draws.
+for a chain that follows the model. Their sums over stretches take the place of draws. Moments have
+mean zero in every mode of a model whose modes are well separated, so chains are also compared by
+where their draws are.
 
 alone
     The largest studentised moment of the stretches of a chain, against random signs of them.
 differs
-    The largest studentised difference between the moments of a chain and those of the others,
-    against random choices of as many of all stretches. A chain that differs is left out of what the
-    others are compared with.
+    The largest studentised difference between the moments and coordinates of a chain and those of
+    the others, against random choices of as many of all stretches. A chain that differs is left out
+    of what the others are compared with.
 start
     The first half of all chains in pieces, each against the second half: the largest studentised
     difference, by Student's t and Bonferroni's inequality. Pieces that differ from the beginning on
@@ -35,6 +37,7 @@ _PIECES = (10, 5)  # of either half of a chain
 _PIECE = 6.0  # autocorrelation times that a piece has at least
 _NOT_STATIONARY = 0.005  # p-value of a piece
 _LEVEL = 0.05  # at which chains are said to differ
+_FAR = 3.0  # deviations from the centre, beyond which a coordinate counts as that far
 _NUMBERS = 2**22  # of moments in memory at a time
 
 
@@ -48,7 +51,8 @@ class ChainRecord(NamedTuple):
     draws : int
         Its length.
     effective_draws : float
-        Number of independent draws that are worth as much along its slowest direction.
+        Number of independent draws that are worth as much along its slowest direction; 1 for a
+        chain that never moves.
     pvalue : float
         Of this chain alone, by its moments; NaN for fewer than 8 stretches.
     pvalue_differs : float
@@ -109,9 +113,10 @@ def per_chain(x: Array, scores: Array, chains: Chains, lag: Lag) -> ChainReport:
     stretches, owner = _stretches(lengths, lag.length)
     pieces, count = _pieces(x, scores, edges)
     counts = np.diff(np.append(stretches, edges[-1]))
-    sums, piece_sums = _sums(x, scores, stretches, pieces)
+    sums, place_sums, piece_sums = _sums(x, scores, stretches, pieces)
     rng = np.random.default_rng(0)
-    differences = _differences(sums / counts, owner, rng)
+    differences = _differences(np.concatenate([sums, place_sums]) / counts, owner, rng)
+    moves = [bool(np.ptp(x[start:stop], axis=0).any()) for start, stop in pairwise(edges)]
     records = []
     for k, (start, stop) in enumerate(pairwise(edges)):
         m = stop - start
@@ -120,7 +125,7 @@ def per_chain(x: Array, scores: Array, chains: Chains, lag: Lag) -> ChainReport:
             ChainRecord(
                 chains.labels[k],
                 m,
-                m / (1.0 if memory.independent else memory.slowest),
+                m / (1.0 if memory.independent else memory.slowest) if moves[k] else 1.0,
                 _alone(sums[:, owner == k], rng),
                 differences[k],
             )
@@ -165,19 +170,24 @@ def _pieces(x: Array, scores: Array, edges: list[int]) -> tuple[np.ndarray, int]
 
 def _sums(
     x: Array, scores: Array, stretches: np.ndarray, pieces: np.ndarray
-) -> tuple[Array, Array]:
-    """Sums of the moments over stretches and over pieces, (features, .) each."""
+) -> tuple[Array, Array, Array]:
+    """Sums over stretches of moments and of coordinates, and of moments over pieces.
+
+    (features, .) each.
+    """
     n, d = x.shape
     centre, unit = location_and_unit(x)
     width = max(1, _NUMBERS // (len(DEGREES) * n))
-    found: tuple[list[Array], list[Array]] = ([], [])
+    found: tuple[list[Array], list[Array], list[Array]] = ([], [], [])
     for first in range(0, d, width):
         some = slice(first, first + width)
         features = plain_moments(x[:, some], scores[:, some], centre[some], unit[some], DEGREES)
         flat = features.reshape(-1, n)
-        for one, starts in zip(found, (stretches, pieces), strict=True):
-            one.append(np.add.reduceat(flat, starts, axis=1))
-    return np.concatenate(found[0]), np.concatenate(found[1])
+        place = np.clip((x[:, some] - centre[some]) / unit[some], -_FAR, _FAR).T
+        values = (flat, stretches), (place, stretches), (flat, pieces)
+        for one, (what, starts) in zip(found, values, strict=True):
+            one.append(np.add.reduceat(what, starts, axis=1))
+    return np.concatenate(found[0]), np.concatenate(found[1]), np.concatenate(found[2])
 
 
 def _alone(sums: Array, rng: np.random.Generator) -> float:

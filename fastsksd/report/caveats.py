@@ -77,7 +77,7 @@ def caveats_of(result: GofResult, explanation: Explanation | None) -> tuple[Cave
             )
         )
     if result.neighbour_correlation:
-        caveats.append(dependent(result.neighbour_correlation))
+        caveats.append(dependent(result.neighbour_correlation, weighted=result.weighted))
     if result.score_noise >= MATTERS:
         caveats.append(imprecise(result.score_noise))
     if result.fitted is not None:
@@ -118,13 +118,15 @@ def imprecise(noise: float) -> Caveat:
     )
 
 
-def dependent(correlation: float) -> Caveat:
+def dependent(correlation: float, *, weighted: bool = False) -> Caveat:
     """Of samples taken as independent whose neighbours are correlated."""
-    return Caveat(
+    text = (
         f"neighbouring samples depend on each other (correlation {correlation:.2g}), which makes "
-        "p-values too small",
-        (Option("null", "wild"), Option("lag", "auto")),
+        "p-values too small"
     )
+    if weighted:
+        return Caveat(f"{text}; weights are for independent samples")
+    return Caveat(text, (Option("null", "wild"), Option("lag", "auto")))
 
 
 def caveats_of_samples(

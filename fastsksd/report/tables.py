@@ -35,7 +35,7 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
             "p-value": f"{result.pvalue:.4g}",
         }
     if result.neighbour_correlation:
-        found["caution"] = str(dependent(result.neighbour_correlation))
+        found["caution"] = str(dependent(result.neighbour_correlation, weighted=result.weighted))
     if result.score_noise >= MATTERS:
         found["precision"] = str(imprecise(result.score_noise))
     if result.members:

@@ -74,7 +74,7 @@ def test_stored_gradients(idata):
     keep = ~STATISTICS["diverging"].ravel()
     np.testing.assert_array_equal(draws.x, STATISTICS["unconstrained_draw"].reshape(400, 4)[keep])
     np.testing.assert_array_equal(draws.score, STATISTICS["gradient"].reshape(400, 4)[keep])
-    assert draws.names == ("mu", "theta_0", "theta_1", "theta_2")
+    assert draws.names == ("mu", "theta[Choate]", "theta[Deerfield]", "theta[Andover]")
     some = fs.interop.arviz.draws(idata, var_names="theta", on_divergence="drop")
     np.testing.assert_array_equal(some.score, draws.score[:, 1:])
     assert some.names == draws.names[1:]

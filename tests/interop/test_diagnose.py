@@ -34,12 +34,15 @@ def test_a_right_run():
     assert (diagnosis.r_hat < 1.02).all() and (diagnosis.ess_bulk > 1000).all()
     again = draws.diagnose()
     assert again.result.pvalue == diagnosis.result.pvalue and repr(again) == repr(diagnosis)
-    assert "2000 draws of 4 chains, in unconstrained space: the model is not" in repr(diagnosis)
+    assert "2000 draws of 4 chains, in unconstrained space: not rejected" in repr(diagnosis)
 
 
 def test_a_wrong_run():
     diagnosis = run(1, narrow=0.5, wide=1.4).diagnose()
     text, data = repr(diagnosis), diagnosis.to_dict()["stein"]
+    assert diagnosis.notes()[0].startswith(
+        "2000 draws of 4 chains, in unconstrained space: they do"
+    )
     assert data["reject"] and "c[0]" in data["bad_params"] and "a" not in data["bad_params"]
     low, high = diagnosis.effects["c[0]"].stretch_interval
     assert low < 1.4 < high

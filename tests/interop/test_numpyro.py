@@ -260,6 +260,21 @@ def improper(y):
     numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
 
 
+@pytest.mark.parametrize("name", ["AutoNormal", "AutoDiagonalNormal"])
+def test_a_model_without_its_data(name):
+    """Its observed site would be drawn, and the draws compared with another posterior."""
+
+    def normal(y=None):
+        numpyro.sample("y", dist.Normal(numpyro.sample("mu", dist.Normal()), 1.0), obs=y)
+
+    guide = getattr(autoguide, name)(normal)
+    svi = SVI(normal, guide, numpyro.optim.Adam(0.1), Trace_ELBO())
+    params = svi.run(jax.random.key(0), 5, y=1.0, progress_bar=False).params
+    with pytest.raises(ValueError, match=r"no site 'y'.*Data of the model are needed"):
+        bridge.variational(guide, params)
+    assert bridge.variational(guide, params, model_kwargs={"y": 1.0}).names == ("mu",)
+
+
 def test_improper_priors():
     values = np.random.default_rng(0).normal(Y.mean(), len(Y) ** -0.5, (1, 200))
     draws = bridge.draws(improper, {"mu": values}, model_args=(Y,))

@@ -103,7 +103,7 @@ def test_stored_gradients_are_those_of_the_model(idata):
     draws = fs.interop.arviz.draws(idata, on_divergence="keep")
     columns = [
         draws.names.index(name)
-        for name in ("mu", "sigma_log__", "p_simplex___1", "b_logodds___1.0")
+        for name in ("mu", "sigma_log__", "p_simplex__[1]", "b_logodds__[1, 0]")
     ]
     exact = np.array(
         [
@@ -116,7 +116,7 @@ def test_stored_gradients_are_those_of_the_model(idata):
     )
     assert draws.test(rng=0).pvalue > 0.05
     some = fs.interop.arviz.draws(idata, var_names=["p_simplex__", "mu"], on_divergence="keep")
-    assert some.names == ("p_simplex___0", "p_simplex___1", "mu")
+    assert some.names == ("p_simplex__[0]", "p_simplex__[1]", "mu")
 
 
 def test_draws_go_back_to_unconstrained_space(idata):
@@ -200,6 +200,19 @@ def test_bad_input_is_explained(idata):
         bridge.score(MODEL, mode=MODE)(np.zeros((1, 3)))
 
 
+def test_coordinates_are_in_the_names():
+    """They are those of ArviZ, so that its tables and ours can be joined."""
+    with pm.Model(coords={"school": ["A", "B"]}) as schools:
+        pm.Normal("eta", dims="school")
+        pm.HalfNormal("tau", dims=("school", "year"), shape=(2, 2))
+        approximation = pm.MeanField(model=schools)
+    names = ("eta[A]", "eta[B]", *(f"tau_log__[{k}]" for k in ("A, 0", "A, 1", "B, 0", "B, 1")))
+    rng = np.random.default_rng(0)
+    drawn = {"eta": rng.normal(size=(2, 20, 2)), "tau": abs(rng.normal(size=(2, 20, 2, 2)))}
+    assert bridge.draws(schools, drawn, mode=MODE).names == names
+    assert bridge.variational(approximation, 20, mode=MODE, rng=0).names == names
+
+
 def normal_model():
     """A posterior that is normal in unconstrained space: N(mean, covariance)."""
     with pm.Model() as model:
@@ -242,7 +255,7 @@ def test_a_mean_field_misses_correlations():
     diagnosis = draws.diagnose()
     assert diagnosis.result.reject() and diagnosis.n_chains == 0
     assert np.all(diagnosis.ess_bulk == 1000) and np.all(np.isnan(diagnosis.r_hat))
-    assert diagnosis.notes()[0].startswith("1000 independent draws, in unconstrained space: the mo")
+    assert diagnosis.notes()[0].startswith("1000 independent draws, in unconstrained space: they")
     same = bridge.variational(fitted(pm.MeanField, 1.0), 1000, mode=MODE, rng=0)
     np.testing.assert_array_equal(same.x, draws.x)
 

@@ -142,8 +142,34 @@ def test_repeated_draws_and_a_constant_chain():
     x[1] = x[1, :1]
     stuck = fs.gof_test(x, np.negative, **QUICK)
     assert stuck.chains.different == (1,) and stuck.reject()
+    assert stuck.chains.chains[1].effective_draws == 1.0 < good.chains.chains[1].effective_draws
     with pytest.raises(ValueError, match="the same sample over and over"):
         fs.gof_test(np.full((4, 100, 2), 0.3), np.negative, **QUICK)
+
+
+def test_a_list_of_chains_of_unequal_length():
+    first, second = chain(300, 0.5, 1), chain(200, 0.5, 2)
+    rows, labels = np.concatenate([first, second]), np.repeat([0, 1], [300, 200])
+    expected = fs.gof_test(rows, -rows, chains=labels, **QUICK)
+    for x, score in (([first, second], np.negative), ((first, second), [-first, -second])):
+        result = fs.gof_test(x, score, **QUICK)
+        assert result.pvalue == expected.pvalue
+        assert [one.draws for one in result.chains.chains] == [300, 200]
+    batch = fs.gof_batch([([first, second], np.negative)], progress=False, **QUICK)
+    assert batch[0].chains.chains[1].draws == 200
+    with pytest.raises(ValueError, match=r"`x` must be a list of chains.*columns; got 2, 1"):
+        fs.gof_test([first, second[:, :1]], np.negative)
+    with pytest.raises(ValueError, match="`score` must be a list of arrays of the shapes"):
+        fs.gof_test([first, second], -rows)
+    with pytest.raises(ValueError, match="`chains` must be left out, or True, for a list"):
+        fs.gof_test([first, second], np.negative, chains=labels)
+
+
+def test_masked_draws_are_refused():
+    x = np.ma.masked_greater(chains(2, 100, 0.0), 2.0)
+    for draws in (x, list(x)):
+        with pytest.raises(TypeError, match="`x` is a masked array"):
+            fs.gof_test(draws, np.negative)
 
 
 def test_a_chain_that_differs():
@@ -152,6 +178,19 @@ def test_a_chain_that_differs():
     x[2, :, 1] += 1.0
     found = report(x)
     assert found.different == (2,) and found.chains[2].pvalue <= 0.01 < found.chains[0].pvalue
+
+
+def test_a_chain_that_is_stuck_in_one_mode():
+    """Near each of two modes the scores fit: only the draws tell the chains apart."""
+    x = chains(4, 300, 0.5, seed=1)
+    x[3, :, 0] += 8.0
+
+    def score(x):
+        centre = np.where(x[:, :1] > 4.0, 8.0, 0.0) * (np.arange(x.shape[1]) == 0)
+        return centre - x
+
+    result = fs.gof_test(x, score, **QUICK)
+    assert not result.reject() and result.chains.different == (3,)
 
 
 def test_pvalues_of_chains_hold_their_level():

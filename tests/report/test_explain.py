@@ -444,6 +444,9 @@ def test_caveats_of_chains():
     assert dependent.said(lambda option: f"--{option.name} {option.value}").endswith(
         "; test with --null wild and --lag auto"
     )
+    weighted = fs.gof_test(x, -x, weights=1.0 + (x[:, 0] > 0), rng=0, n_resamples=49)
+    (dependent_too,) = caveats_of(weighted, weighted.explain())
+    assert str(dependent_too).endswith("; weights are for independent samples")
     followed = fs.gof_test(x, -x, rng=0, lag="auto")
     assert caveats(followed) == [] and "caution" not in repr(followed)
     assert "treated as a Markov chain" in followed.summary()
