@@ -72,6 +72,8 @@ class Checkpoint:
             self.held = journal.hold(self.path)
         except journal.Busy as error:
             raise ValueError(f"`checkpoint`: {error} Wait for it or choose another file.") from None
+        except journal.Unreadable as error:
+            raise ValueError(f"`checkpoint`: {error} Choose another file.") from None
         try:
             self._open(state, fixed, total)
             self.file = self.path.open("a")
@@ -86,7 +88,8 @@ class Checkpoint:
             header, records, whole = journal.read(self.path, _from_record)
         except journal.Unreadable as error:
             raise ValueError(f"`checkpoint`: {error} Choose another file.") from None
-        if not isinstance(header, dict) or header.get("gof_batch") != 1:
+        seeds = seeds_of(header)
+        if seeds is None or header.get("gof_batch") != 1:
             raise ValueError(
                 f"`checkpoint`: {self.path} is not a file of gof_batch; choose another file."
             )
@@ -96,7 +99,7 @@ class Checkpoint:
                     f"`checkpoint`: {self.path} holds results of another `rng`; choose another "
                     "file."
                 )
-            self.seeds = np.random.SeedSequence(**header["seeds"])
+            self.seeds = seeds
         self.records = {record["index"]: record for record in records}
         if total is not None and self.records and max(self.records) >= total:
             raise ValueError(
@@ -140,6 +143,16 @@ def state_of(seeds: np.random.SeedSequence) -> dict[str, Any]:
     }
 
 
+def seeds_of(header: Any) -> np.random.SeedSequence | None:
+    """The seeds that a journal begins with, None where there are none."""
+    try:
+        state = header["seeds"]
+        seeds = np.random.SeedSequence(**state)
+    except (LookupError, TypeError, ValueError):
+        return None
+    return seeds if state_of(seeds) == state else None
+
+
 def _plain(value: Any) -> Any:
     """A result as data that JSON can hold, exactly; arrays as base64 of their bytes."""
     if isinstance(value, np.ndarray):
@@ -159,7 +172,8 @@ def _plain(value: Any) -> Any:
 
 def _from_record(record: dict[str, Any]) -> GofResult:
     """The result in a line of the journal; an error if the line is none."""
-    record["index"], record["digest"]
+    if not is_number(record["index"]) or not isinstance(record["digest"], str):
+        raise ValueError("no number of a problem")
     fields = {name: _array(value) for name, value in record["result"].items()}
     pvalue = fields["pvalue"]  # NaN where chains are too short
     if not (0.0 < pvalue <= 1.0 or math.isnan(pvalue)) or not math.isfinite(fields["statistic"]):
@@ -175,6 +189,11 @@ def _from_record(record: dict[str, Any]) -> GofResult:
     if fields.get("chains") is not None:
         fields["chains"] = _chains(**fields["chains"])
     return GofResult(**fields)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of JSON is the number of a problem or a refit."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _chains(chains: Any, start: Any, burn_in: int) -> ChainReport:
