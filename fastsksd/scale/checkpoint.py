@@ -57,15 +57,7 @@ class Checkpoint:
         fixed: bool,
         total: int | None,
     ) -> None:
-        if not isinstance(path, (str, os.PathLike)):
-            raise ArgumentTypeError(
-                "checkpoint", f"must be the path of a file, not {type(path).__name__}"
-            )
-        self.path = Path(path)
-        if self.path.is_dir():
-            raise ArgumentError(
-                "checkpoint", f"must be the path of a file, and {str(self.path)!r} is a folder"
-            )
+        self.path = check_checkpoint(path)
         self.seeds = seeds
         state = state_of(seeds)
         try:
@@ -133,6 +125,19 @@ class Checkpoint:
         with contextlib.suppress(OSError):  # a full disk; `keep` said so, and tells of the results
             self.file.close()
         self.held.close()
+
+
+def check_checkpoint(path: Any) -> Path:
+    """The path of a file that is a checkpoint, or will be."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise ArgumentTypeError(
+            "checkpoint", f"must be the path of a file, not {type(path).__name__}"
+        )
+    if Path(path).is_dir():
+        raise ArgumentError(
+            "checkpoint", f"must be the path of a file, and {str(path)!r} is a folder"
+        )
+    return Path(path)
 
 
 def state_of(seeds: np.random.SeedSequence) -> dict[str, Any]:
