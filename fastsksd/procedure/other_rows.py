@@ -91,7 +91,7 @@ def _units(squares: Array, forward: Array, known: np.ndarray) -> Array:
 def folds_for(plan: Plan, part: Part, m: int) -> Folds | None:
     """Folds where a part along m slices needs them; there are none with importance weights."""
     learns = isinstance(plan.kernel.bandwidth, str) or learns_metric(plan, part)
-    if part.tested.weights is None:
+    if plan.weights is None:
         return Folds(plan, part) if learns and are_needed(part.n, m) else None
     if learns and are_needed(int(part.tested.effective), m) and not draws_needed(plan.weights):
         raise ArgumentError(
