@@ -206,6 +206,7 @@ def interrupted(path, times):
     def batch():
         return list(fs.gof_batch(problems, **quiet, checkpoint=f"{path}{count}"))
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell
     count, seen = 0, {"heard": 0, "too late": 0, "swallowed": 0}
     expected = [told(one) for one in batch()]
     lengths = {}

@@ -278,7 +278,8 @@ def gof_test(
 
     With m slices and fewer than about ``sqrt(32 m)`` samples, the bandwidth of every pair of
     samples, and the units of the metric "diagonal", are found on other samples: those of all would
-    bias the sum over many slices. `bandwidths` of the result are those of all samples.
+    bias the sum over many slices. `bandwidths` of the result are those of all samples. With
+    importance weights there are no others, and so few effective draws are an error.
 
     Samples that vary by more than 1e30, or by less than 1e-30, are tested in units of their own, a
     power of two; statistics are then in these units.

@@ -14,26 +14,45 @@ import numpy as np
 from .._typing import Array
 from ..compute.linalg import gram, product, weighted_squares
 
+_LARGE = 1e6  # times the usual size of features, from which on they are summed pair by pair
+_MOST_LARGE = 1000  # of the samples
+
 
 class FeaturePairs:
-    """Terms ``xi_i . xi_j`` of features xi, (k, n): a `PairEngine` of one component."""
+    """Terms ``xi_i . xi_j`` of features xi, (k, n): a `PairEngine` of one component.
+
+    A sum over pairs is the square of a sum less the terms i = i. Round-off would decide where a
+    few samples have features of 1e18: these meet the others, and each other, pair by pair.
+    """
 
     name = "features"
     draw: Callable[..., Any] | None = None
 
     def __init__(self, features: Array) -> None:
-        self.features = features
         self.n = features.shape[1]
+        self.features = features
         self.squares: Array = np.einsum("kn,kn->n", features, features)
+        self.total_square = self.squares.sum()
+        large = np.flatnonzero(self.squares / _LARGE**2 > np.median(self.squares))
+        self.large = large if large.size <= _MOST_LARGE else large[:0]
+        if self.large.size:
+            self.large_features = features[:, self.large]
+            self.large_pairs = gram(self.large_features.T)
+            np.fill_diagonal(self.large_pairs, 0.0)
+            self.features, self.squares = features.copy(), self.squares.copy()
+            self.features[:, self.large] = self.squares[self.large] = 0.0
 
     def diagonal(self) -> Array:
         """``sum_i xi_i . xi_i``, of one component."""
-        return np.atleast_1d(self.squares.sum())
+        return np.atleast_1d(self.total_square)
 
     def sums(self) -> Array:
         """``sum_{i != j} xi_i . xi_j``, of one component."""
         total = self.features.sum(axis=1)
-        return np.atleast_1d(total @ total - self.squares.sum())
+        sums = np.atleast_1d(total @ total - self.squares.sum())
+        if self.large.size:
+            sums += self._of_large(total[None], np.ones((1, self.large.size)))
+        return sums
 
     def sums_and_replicates(self, weights: Any, start: int = 0) -> tuple[Array, Array]:
         """`sums`, and ``sum_{i != j} w_i w_j xi_i . xi_j`` for each row w of the weights.
@@ -41,17 +60,38 @@ class FeaturePairs:
         The columns of the weights that count are those from `start` on.
         """
         totals = product(weights, self.features, start)
-        return self.sums(), np.einsum("bk,bk->b", totals, totals) - weighted_squares(
+        replicates = np.einsum("bk,bk->b", totals, totals) - weighted_squares(
             weights, self.squares, start
         )
+        if self.large.size:
+            replicates += self._of_large(totals, weights[:, start + self.large].astype(float))
+        return self.sums(), replicates
+
+    def _of_large(self, totals: Array, weights: Array) -> Array:
+        """The pairs of large samples, with these weights, among each other and with the others.
+
+        `totals` are the weighted sums of the others.
+        """
+        met = product(weights, self.large_features)
+        among = product(weights, self.large_pairs)
+        return 2.0 * np.einsum("bk,bk->b", totals, met) + np.einsum("bl,bl->b", among, weights)
 
     def row_sums(self) -> Array:
         """``sum_{j != i} xi_i . xi_j`` for each i."""
-        return self.features.sum(axis=1) @ self.features - self.squares
+        total = self.features.sum(axis=1)
+        sums = total @ self.features - self.squares
+        if self.large.size:
+            sums += self.large_features.sum(axis=1) @ self.features
+            sums[self.large] = total @ self.large_features + self.large_pairs.sum(axis=1)
+        return sums
 
     def spectrum(self) -> Array:
         """Eigenvalues of the centred matrix of all terms, over n."""
-        centred = self.features - self.features.mean(axis=1, keepdims=True)
+        features = self.features
+        if self.large.size:
+            features = features.copy()
+            features[:, self.large] = self.large_features
+        centred = features - features.mean(axis=1, keepdims=True)
         return np.linalg.eigvalsh(gram(centred if len(centred) <= self.n else centred.T)) / self.n
 
 

@@ -243,6 +243,8 @@ def _held(path: Path) -> AbstractContextManager[Any]:
         return journal.hold(path)
     except journal.Busy as error:
         raise RunError(f"{error} Wait for it or choose another folder.") from None
+    except journal.Unreadable as error:
+        raise RunError(f"{error} Choose another folder.") from None
     except OSError as error:
         raise RunError(f"could not open {path}: {error}.") from error
 

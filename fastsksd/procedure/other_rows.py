@@ -15,15 +15,18 @@ bandwidth.
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 import numpy as np
 
 from .._typing import Array
+from .._validate import ArgumentError, Option
 from ..compute.linalg import product
 from ..compute.medians import median_distances
 from ..engines.folded import FoldPair
 from ..slices import Slices
+from .importance import draws_needed
 from .metric import Metric, diagonal, diagonal_if_known
 from .plan import Plan
 from .split import Part, Samples
@@ -86,11 +89,24 @@ def _units(squares: Array, forward: Array, known: np.ndarray) -> Array:
 
 
 def folds_for(plan: Plan, part: Part, m: int) -> Folds | None:
-    """Folds where a part along m slices needs them; importance weights have none."""
-    if part.tested.weights is not None:
-        return None
+    """Folds where a part along m slices needs them; there are none with importance weights."""
     learns = isinstance(plan.kernel.bandwidth, str) or learns_metric(plan, part)
-    return Folds(plan, part) if learns and are_needed(part.n, m) else None
+    if plan.weights is None:
+        return Folds(plan, part) if learns and are_needed(part.n, m) else None
+    if learns and are_needed(int(part.tested.effective), m) and not draws_needed(plan.weights):
+        raise ArgumentError(
+            "weights",
+            f"leave {part.tested.effective:.0f} effective draws for {m} slices, whose bandwidths "
+            "and units are found on the draws tested: right models would be rejected too often",
+            remedy=(
+                f"About {math.ceil(math.sqrt(_ENOUGH * m))} effective draws are enough; or give ",
+                Option("slices"),
+                " with a ",
+                Option("kernel"),
+                " of a given bandwidth.",
+            ),
+        )
+    return None
 
 
 def learns_metric(plan: Plan, part: Part) -> bool:

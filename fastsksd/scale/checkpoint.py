@@ -57,21 +57,15 @@ class Checkpoint:
         fixed: bool,
         total: int | None,
     ) -> None:
-        if not isinstance(path, (str, os.PathLike)):
-            raise ArgumentTypeError(
-                "checkpoint", f"must be the path of a file, not {type(path).__name__}"
-            )
-        self.path = Path(path)
-        if self.path.is_dir():
-            raise ArgumentError(
-                "checkpoint", f"must be the path of a file, and {str(self.path)!r} is a folder"
-            )
+        self.path = check_checkpoint(path)
         self.seeds = seeds
         state = state_of(seeds)
         try:
             self.held = journal.hold(self.path)
         except journal.Busy as error:
             raise ValueError(f"`checkpoint`: {error} Wait for it or choose another file.") from None
+        except journal.Unreadable as error:
+            raise ValueError(f"`checkpoint`: {error} Choose another file.") from None
         try:
             self._open(state, fixed, total)
             self.file = self.path.open("a")
@@ -86,7 +80,8 @@ class Checkpoint:
             header, records, whole = journal.read(self.path, _from_record)
         except journal.Unreadable as error:
             raise ValueError(f"`checkpoint`: {error} Choose another file.") from None
-        if not isinstance(header, dict) or header.get("gof_batch") != 1:
+        seeds = seeds_of(header)
+        if seeds is None or header.get("gof_batch") != 1:
             raise ValueError(
                 f"`checkpoint`: {self.path} is not a file of gof_batch; choose another file."
             )
@@ -96,7 +91,7 @@ class Checkpoint:
                     f"`checkpoint`: {self.path} holds results of another `rng`; choose another "
                     "file."
                 )
-            self.seeds = np.random.SeedSequence(**header["seeds"])
+            self.seeds = seeds
         self.records = {record["index"]: record for record in records}
         if total is not None and self.records and max(self.records) >= total:
             raise ValueError(
@@ -132,12 +127,35 @@ class Checkpoint:
         self.held.close()
 
 
+def check_checkpoint(path: Any) -> Path:
+    """The path of a file that is a checkpoint, or will be."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise ArgumentTypeError(
+            "checkpoint", f"must be the path of a file, not {type(path).__name__}"
+        )
+    if Path(path).is_dir():
+        raise ArgumentError(
+            "checkpoint", f"must be the path of a file, and {str(path)!r} is a folder"
+        )
+    return Path(path)
+
+
 def state_of(seeds: np.random.SeedSequence) -> dict[str, Any]:
     """Seeds as data that JSON can hold."""
     return {
         name: value if np.ndim(value) == 0 else list(map(int, value))
         for name, value in cast("dict[str, Any]", seeds.state).items()
     }
+
+
+def seeds_of(header: Any) -> np.random.SeedSequence | None:
+    """The seeds that a journal begins with, None where there are none."""
+    try:
+        state = header["seeds"]
+        seeds = np.random.SeedSequence(**state)
+    except (LookupError, TypeError, ValueError):
+        return None
+    return seeds if state_of(seeds) == state else None
 
 
 def _plain(value: Any) -> Any:
@@ -159,7 +177,8 @@ def _plain(value: Any) -> Any:
 
 def _from_record(record: dict[str, Any]) -> GofResult:
     """The result in a line of the journal; an error if the line is none."""
-    record["index"], record["digest"]
+    if not is_number(record["index"]) or not isinstance(record["digest"], str):
+        raise ValueError("no number of a problem")
     fields = {name: _array(value) for name, value in record["result"].items()}
     pvalue = fields["pvalue"]  # NaN where chains are too short
     if not (0.0 < pvalue <= 1.0 or math.isnan(pvalue)) or not math.isfinite(fields["statistic"]):
@@ -175,6 +194,11 @@ def _from_record(record: dict[str, Any]) -> GofResult:
     if fields.get("chains") is not None:
         fields["chains"] = _chains(**fields["chains"])
     return GofResult(**fields)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of JSON is the number of a problem or a refit."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _chains(chains: Any, start: Any, burn_in: int) -> ChainReport:

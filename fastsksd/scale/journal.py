@@ -32,6 +32,8 @@ def hold(path: Path) -> BinaryIO:
     The file and its folder are made if they are not there. The operating system releases the file
     when the process ends, however it ends.
     """
+    if path.exists():
+        _check_file(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.open("ab")
     try:
@@ -42,6 +44,12 @@ def hold(path: Path) -> BinaryIO:
     except OSError:
         pass  # a file system without locks
     return file
+
+
+def _check_file(path: Path) -> None:
+    """A device has no end, and a pipe no beginning."""
+    if not path.is_file():
+        raise Unreadable(f"{path} is not a file of results.")
 
 
 def _lock(descriptor: int) -> None:
@@ -69,8 +77,7 @@ def read(path: Path, check: Callable[[Any], object]) -> tuple[Any, list[Any], in
     whole : int
         Length of the file up to the last whole line; a kill may have torn a line.
     """
-    if not path.is_file():  # a device has no end
-        raise Unreadable(f"{path} is not a file of results.")
+    _check_file(path)
     content = path.read_bytes()
     whole = content.rfind(b"\n") + 1
     lines = []
@@ -79,7 +86,7 @@ def read(path: Path, check: Callable[[Any], object]) -> tuple[Any, list[Any], in
             lines.append(json.loads(line))
             if number > 1:
                 check(lines[-1])
-        except (ValueError, TypeError, LookupError, AttributeError):
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             raise Unreadable(
                 f"line {number} of {path} is not a result of a run; nothing was changed."
             ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from .._typing import Array
 from .._validate import ArgumentError
 from . import journal
-from .checkpoint import state_of
+from .checkpoint import is_number, seeds_of, state_of
 
 _SAME = 1e-6  # relative difference up to which statistics are those of the same samples and model
 
@@ -36,7 +37,7 @@ class KeptRefits:
         self.path, self.state = Path(path), state_of(seeds)
         try:
             self.held = journal.hold(self.path)
-        except journal.Busy as error:
+        except (journal.Busy, journal.Unreadable) as error:
             raise ArgumentError("checkpoint", f"can't be used: {error}") from None
         self.file: Any = None
         self.seeds = seeds
@@ -55,12 +56,13 @@ class KeptRefits:
             self.header, self.records, self.whole = journal.read(self.path, _check_record)
         except journal.Unreadable as error:
             raise ArgumentError("checkpoint", f"can't be used: {error}") from None
-        if not isinstance(self.header, dict) or "refits" not in self.header:
+        seeds = seeds_of(self.header)
+        if seeds is None or "refits" not in self.header or not _is_vector(self.header):
             raise ArgumentError("checkpoint", f"{self.path} is not a file of refits")
         if self.header["seeds"] != self.state:
             if fixed:
                 raise ArgumentError("checkpoint", f"{self.path} holds refits of another `rng`")
-            self.seeds = np.random.SeedSequence(**self.header["seeds"])
+            self.seeds = seeds
 
     def open(self, statistics: Array) -> dict[int, list[float]]:
         """Refits that are in the file, which from now on is written to."""
@@ -95,4 +97,13 @@ class KeptRefits:
 
 
 def _check_record(record: Any) -> None:
-    int(record["refit"]), [float(one) for one in record["statistics"]]
+    if not is_number(record["refit"]) or not _is_vector(record):
+        raise ValueError("no statistics of a refit")
+
+
+def _is_vector(record: Any) -> bool:
+    """Whether a record has statistics, which may be infinite where a refit failed."""
+    values = record.get("statistics")
+    return isinstance(values, list) and all(
+        isinstance(one, (int, float)) and not math.isnan(one) for one in values
+    )

@@ -39,6 +39,7 @@ from ..procedure.combine import decide
 from ..procedure.fitted import Fitted, allow_for_failures, statistics_of, with_refits
 from ..procedure.plan import Options
 from ..result import GofResult
+from .checkpoint import check_checkpoint
 from .kept_refits import KeptRefits
 from .pool import ProcessesDied, finished
 from .problems import message_of, travels
@@ -126,6 +127,8 @@ class Refit:
             raise ArgumentError("split", f"must be less than 1; got {self.split}")
         if self.n_jobs is not None:
             check_integer("n_jobs", self.n_jobs, 1)
+        if self.checkpoint is not None:
+            check_checkpoint(self.checkpoint)
 
     def model_of(self, x: Array) -> Any:
         """Fit a model to samples.

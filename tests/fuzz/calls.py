@@ -52,7 +52,20 @@ class Target:
 
 
 def _strange(name: str):
-    if name in ("x", "y", "first", "train", "mean", "means", "cov", "W", "B", "z"):
+    if name in (
+        "x",
+        "y",
+        "x_train",
+        "x_test",
+        "first",
+        "train",
+        "mean",
+        "means",
+        "cov",
+        "W",
+        "B",
+        "z",
+    ):
         return st.one_of(strange_samples(), strange_samples(), STRANGE)
     if name in ("score", "score_q"):
         return st.one_of(strange_scores(), strange_scores(), STRANGE)

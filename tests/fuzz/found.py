@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fastsksd.models import Gaussian
+
 from .values import Directions, Made, Odd, Samples, Scores
 
 HUGE = 10**400  # no double holds it
@@ -104,6 +106,7 @@ FOUND: dict[str, list[dict[str, Any]]] = {
         dict(x=1.0, score=Scores("values")),
         dict(x={}, score=Scores("model"), score_q=Scores(), estimator="exact"),
     ],
+    "Refit": [dict(x=Samples(n=20, d=1), function=Gaussian.fit, progress=False, checkpoint=True)],
     "interop.Draws": [dict(x=Samples(d=3), score=Scores("model"), names=-2.5, n_resamples=19)],
 }
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
+from scipy import stats
 
 import fastsksd as fs
 
@@ -13,13 +14,19 @@ from .calls import ENGINES, ESTIMATORS, FEW, SEED, UV, WIDE, F, S, Target, X, ke
 from .uses import (
     accumulated,
     batched,
+    diagnosed,
     differences,
     drawn,
     explained,
     fresh_loss,
+    from_scipy,
     gathered,
+    ica,
     kernel_loss,
     modelled,
+    of_scipy,
+    read,
+    refitted,
     trained,
 )
 from .values import Made, Samples, Scores, Weights, directions, kernels, samples, scores
@@ -187,6 +194,21 @@ LOSS = right(
     learning_rate=st.sampled_from([1e-3, 0.1]),
     basis=st.just("identity"),
 )
+
+LINES = st.sampled_from(
+    [
+        stats.norm(1.0, 2.0),
+        stats.t(3.0),
+        stats.logistic(),
+        stats.gennorm(3.0),
+        stats.norm([0.0, 1.0], [1.0, 3.0]),
+        [stats.norm(), stats.cauchy()],
+        stats.multivariate_normal([0.0, 0.0], [[1.0, 0.5], [0.5, 1.0]]),
+        stats.multivariate_t([0.0], [[2.0]], df=4),
+        stats.gaussian_kde([[0.0, 1.0, 5.0]]),
+    ]
+)
+PARTS = st.sampled_from([stats.norm(), stats.expon(), stats.beta(2.0, 0.5), stats.gamma(0.1)])
 
 TARGETS: dict[str, Target] = {
     "gof_test": Target(fs.gof_test, _tests(), keywords(fs.gof_test)),
@@ -375,6 +397,29 @@ TARGETS: dict[str, Target] = {
         keywords(fs.GofResult.explain, fs.GofResult.reject),
         share=0.2,
     ),
+    "Refit": Target(
+        refitted,
+        right(
+            dict(x=samples(n=(20, 30), d=(1, 2)), function=FITS, progress=False),
+            n_resamples=st.integers(1, 3),
+            split=st.sampled_from([None, 0.5]),
+            rng=SEED,
+        ),
+        keywords(fs.Refit) | {"x", "n_resamples", "rng"},
+        share=0.2,
+        also=frozenset({"fit"}),
+    ),
+    "results": Target(
+        read,
+        right(
+            {},
+            alpha=st.floats(0.001, 0.999),
+            method=st.sampled_from(["holm", "bh"]),
+            level=st.floats(0.001, 0.999),
+            simultaneous=st.booleans(),
+        ),
+        keywords(read),
+    ),
     "models.Gaussian": model("Gaussian", dict(mean=PAIR, cov=SQUARE)),
     "models.GaussianMixture": model(
         "GaussianMixture",
@@ -453,6 +498,50 @@ TARGETS: dict[str, Target] = {
         right(dict(x=WIDE, score=F, n_resamples=19), rng=SEED),
         frozenset({"x", "score", "names", "chain", "n_resamples", "rng"}) | keywords(fs.gof_test),
         share=0.5,
+    ),
+    "interop.Draws.diagnose": Target(
+        diagnosed,
+        right(dict(x=WIDE, score=F, n_resamples=19), rng=SEED, level=st.sampled_from([0.5, 0.95])),
+        frozenset({"x", "score", "names", "chain", "level", "n_resamples", "rng"})
+        | keywords(fs.gof_test),
+        share=0.1,
+    ),
+    "interop.scipy.model": Target(
+        of_scipy,
+        right(dict(distribution=LINES), n=st.integers(1, 5), rng=SEED),
+        frozenset({"distribution", "n", "rng"}),
+        share=0.5,
+    ),
+    "interop.scipy.draws": Target(
+        from_scipy,
+        st.builds(
+            lambda part, seed, d: dict(
+                x=part.rvs((20, d), random_state=seed), distribution=[part] * d
+            ),
+            PARTS,
+            SEED,
+            st.integers(1, 3),
+        ),
+        frozenset({"x", "distribution"}),
+        share=0.5,
+    ),
+    "learning.fit_ica": Target(
+        ica,
+        right(
+            dict(
+                x_train=samples(n=(20,), d=(2,)),
+                x_test=samples(n=(8,), d=(2,)),
+                steps=st.integers(1, 3),
+            ),
+            method=st.sampled_from(sorted(set(fs.learning.METHODS) - {"lsd", "sksd-g+ex+go"})),
+            df=st.sampled_from([3, 5.0]),
+            statistic=UV,
+            kernel=kernels(),
+            rng=SEED,
+        ),
+        (keywords(fs.learning.fit_ica) - {"data"}) | {"x_train", "x_test"},
+        share=0.1,
+        also=frozenset({"data"}),
     ),
     "baselines.FSSD": _baseline(
         "FSSD", n_locations=st.integers(1, 2), optimise=st.booleans(), max_steps=st.just(2)

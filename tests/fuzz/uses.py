@@ -90,17 +90,72 @@ def drawn(x, score, names=None, chain=None, level=0.95, **options):
     return fs.interop.Draws(x, values, names, chain).test(**options)
 
 
+def diagnosed(x, score, names=None, chain=None, level=0.95, **options):
+    """Draws of a sampler, in one table."""
+    x = np.asarray(x, float)
+    chain = np.arange(len(x)) * 2 // len(x) if chain is None else chain
+    names = tuple(f"a[{k}]" for k in range(x.shape[1])) if names is None else names
+    evaluate = getattr(score, "score", score)
+    values = evaluate(x) if callable(evaluate) else score
+    table = fs.interop.Draws(x, values, names, chain).diagnose(level=level, **options)
+    repr(table), table.to_dict()
+    return table.result
+
+
+def refitted(x, function, n_resamples=2, rng=0, **options):
+    """A test of a model that is fitted to the samples."""
+    return fs.gof_test(x, fit=fs.Refit(function, **options), n_resamples=n_resamples, rng=rng)
+
+
+def read(alpha=0.05, method="holm", level=0.95, simultaneous=None):
+    """Adjusted p-values and intervals of results, at other levels than before."""
+    result = explained_result()
+    batch = fs.BatchResult((result, result), ("a", "b"), {})
+    batch.reject(alpha, method)
+    effects = result.effects.at(level, simultaneous=simultaneous)
+    return [batch.adjusted_pvalues(method), effects, result.discrepancy_interval(level)]
+
+
+def of_scipy(distribution, n=5, rng=0):
+    """A model of a distribution of SciPy, and what it can do."""
+    model = fs.interop.scipy.model(distribution)
+    x = model.sample(n, rng=rng)
+    return [x, model.score(x), model.log_density(x)]
+
+
+def from_scipy(x, distribution):
+    """Samples of a distribution of SciPy, in unconstrained space."""
+    one = fs.interop.scipy.draws(x, distribution)
+    return [one.x, one.score]
+
+
+def ica(x_train, x_test, **options):
+    """An ICA model after few steps."""
+    try:
+        fit = fs.learning.fit_ica((x_train, x_test), **options)
+    except fs.learning.Diverged as error:
+        raise ValueError(f"`learning_rate`: {error}") from error
+    repr(fit)
+    return fit.model.score(x_test)
+
+
 RESULT = None
+
+
+def explained_result():
+    """A result, tested once."""
+    global RESULT
+    if RESULT is None:
+        RESULT = fs.gof_test(Samples(n=30, d=2).array, np.negative, n_resamples=19, rng=0)
+    return RESULT
 
 
 def explained(**arguments):
     """What a result says: its explanation and its summary."""
-    global RESULT
-    if RESULT is None:
-        RESULT = fs.gof_test(Samples(n=30, d=2).array, np.negative, n_resamples=19, rng=0)
+    result = explained_result()
     alpha = arguments.pop("alpha", None)
-    done = RESULT.explain(**arguments)
+    done = result.explain(**arguments)
     repr(done)
     if alpha is not None:
-        RESULT.reject(alpha), RESULT.verdict_at(alpha)
+        result.reject(alpha), result.verdict_at(alpha)
     return done.pvalues

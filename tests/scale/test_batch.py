@@ -316,6 +316,46 @@ def test_an_edited_checkpoint_is_refused(tmp_path, change):
         fs.gof_batch(problems()[:1], rng=3, checkpoint=path, **QUICK)
 
 
+@pytest.mark.parametrize("change", [{"index": "0"}, {"index": [0]}, {"index": -1}, {"digest": 0}])
+def test_a_checkpoint_with_an_edited_number_is_refused(tmp_path, change):
+    path = tmp_path / "batch.jsonl"
+    fs.gof_batch(problems()[:1], rng=3, checkpoint=path, **QUICK)
+    header, line = path.read_text().splitlines()
+    path.write_text(f"{header}\n{json.dumps(json.loads(line) | change)}\n")
+    with pytest.raises(ValueError, match=r"`checkpoint`: line 2 .* is not a result of a run"):
+        fs.gof_batch(problems()[:1], rng=3, checkpoint=path, **QUICK)
+
+
+SEEDS = {"entropy": 3, "spawn_key": [], "pool_size": 4, "n_children_spawned": 0}
+
+
+@pytest.mark.parametrize(
+    "seeds", [None, [1], {}, {"entropy": -1}, {"seed": 3}, SEEDS | {"pool_size": 0}]
+)
+@pytest.mark.parametrize("rng", [None, 3])
+def test_a_checkpoint_without_seeds_is_refused(tmp_path, seeds, rng):
+    path = tmp_path / "batch.jsonl"
+    header = {"gof_batch": 1} if seeds is None else {"gof_batch": 1, "seeds": seeds}
+    path.write_text(json.dumps(header) + "\n")
+    with pytest.raises(ValueError, match=r"`checkpoint`: .* is not a file of gof_batch"):
+        fs.gof_batch(problems()[:1], rng=rng, checkpoint=path, **QUICK)
+    assert json.loads(path.read_text()) == header
+
+
+def test_a_checkpoint_without_end_of_brackets_is_refused(tmp_path):
+    path = tmp_path / "batch.jsonl"
+    path.write_text("[" * 200_000 + "\n")
+    with pytest.raises(ValueError, match=r"`checkpoint`: line 1 .* is not a result of a run"):
+        fs.gof_batch(problems()[:1], rng=3, checkpoint=path, **QUICK)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_a_pipe_is_no_checkpoint(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match=r"`checkpoint`: .* is not a file of results"):
+        fs.gof_batch(problems()[:1], rng=3, checkpoint=tmp_path / "pipe", **QUICK)
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="needs a device without an end")
 def test_a_checkpoint_without_an_end_is_refused():
     with pytest.raises(ValueError, match="`checkpoint`: /dev/zero is not a file of results"):

@@ -1,6 +1,7 @@
 """Models fitted to the samples: level, the same p-value however refits run, failures, a split."""
 
 import json
+import os
 from functools import partial
 
 import numpy as np
@@ -118,6 +119,12 @@ def test_checkpoint_goes_on_where_it_stopped(tmp_path):
     assert np.array_equal(unseeded.null_distribution, whole.null_distribution[:19])
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="needs a device without an end")
+def test_a_checkpoint_without_an_end_is_refused():
+    with pytest.raises(ValueError, match=r"`checkpoint`.*/dev/zero is not a file of results"):
+        fs.gof_test(NORMAL, fit=quiet(checkpoint="/dev/zero"), **QUICK)
+
+
 def test_a_checkpoint_of_something_else(tmp_path):
     path = tmp_path / "refits.jsonl"
     kept = quiet(checkpoint=path)
@@ -131,6 +138,11 @@ def test_a_checkpoint_of_something_else(tmp_path):
     lines = path.read_text()
     for text, message in (
         ('{"gof_batch": 1}\n', "is not a file of refits"),
+        ('{"refits": 1}\n', "is not a file of refits"),
+        (lines.replace('"entropy": 3', '"entropy": -3'), "is not a file of refits"),
+        (lines.replace('"statistics": [', '"statistics": ["a", ', 1), "is not a file of refits"),
+        (lines.replace('"refit": 0', '"refit": "0"'), "is not a result of a run"),
+        (lines.replace('"refit": 0', '"refit": 0.5'), "is not a result of a run"),
         ("nonsense", "is not a file of refits"),
         ("nonsense\n", "is not a result of a run"),
     ):
