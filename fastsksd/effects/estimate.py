@@ -82,9 +82,7 @@ def effect_sizes(
     -----
     The module `fastsksd.effects` has the method and its limits. A coordinate that is constant, or
     has constant scores, has NaN. With fewer than about two samples for each dimension directions r
-    can't be learnt, and numbers are about coordinates given the others. With no more samples than
-    dimensions intervals are too short: of 100 coordinates without an effect all intervals held at
-    once in 0.51 of runs with 100 samples, in 0.99 with 200.
+    can't be learnt, and numbers are about coordinates given the others.
 
     Examples
     --------
