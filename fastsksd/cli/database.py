@@ -21,14 +21,15 @@ class Opened(NamedTuple):
         Unconstrained draws, and their scores.
     chain : (n,) array of int, or None
         The chain of each draw; None for rows of a file that does not say it.
-    dropped : int
-        Number of draws left out.
+    dropped, divergent : int
+        Numbers of draws left out, and of divergent ones that are kept.
     """
 
     samples: Source
     scores: Source
     chain: np.ndarray | None
     dropped: int
+    divergent: int
 
 
 def open_posterior(
@@ -38,7 +39,7 @@ def open_posterior(
     score: Any = None,
     parameters: str | None = None,
     chains: str | None = None,
-    divergences: str = "error",
+    divergences: str = "keep",
     drop: bool = False,
     progress: bool = True,
 ) -> Opened:
@@ -56,7 +57,7 @@ def open_posterior(
         Names of parameters to test, separated by commas. All by default.
     chains : str, optional
         Column of the file with the chain of each row.
-    divergences : {"error", "drop", "keep"}
+    divergences : {"keep", "error", "drop"}
         What to do about divergent draws of an .nc file.
     drop : bool
         Whether draws with NaN or infinity are left out.
@@ -80,7 +81,8 @@ def open_posterior(
         array_source(label, array)._replace(names=found.names) for array in (found.x, found.score)
     ]
     known = chains is not None or path is None or is_netcdf(path)
-    return Opened(*sources, found.chain if known else None, found.n_dropped)
+    chain = found.chain if known else None
+    return Opened(*sources, chain, found.n_dropped, found.n_divergent)
 
 
 def reference_name(posterior: Posterior) -> str:

@@ -238,9 +238,9 @@ def open_draws(
     variables: str | None = None,
     score: Score | None = None,
     *,
-    divergences: str = "error",
+    divergences: str = "keep",
     drop: bool = False,
-) -> tuple[Source, Source, np.ndarray, int]:
+) -> tuple[Source, Source, np.ndarray, int, int]:
     """Open the draws in ArviZ's netCDF file.
 
     Parameters
@@ -252,7 +252,7 @@ def open_draws(
     score : callable or (n, d) array, optional
         Score of these variables, or its values. By default, the unconstrained draws and the
         gradients that the sampler stored are taken.
-    divergences : {"error", "drop", "keep"}
+    divergences : {"keep", "error", "drop"}
         What to do about divergent draws.
     drop : bool
         Whether draws with NaN or infinity are left out.
@@ -263,8 +263,8 @@ def open_draws(
         Draws, and their scores.
     chain : (n,) array of int
         The chain of each draw.
-    dropped : int
-        Number of draws left out.
+    dropped, divergent : int
+        Numbers of draws left out, and of divergent ones that are kept.
     """
     from ..interop.arviz import draws
 
@@ -288,7 +288,7 @@ def open_draws(
         array_source(path, array)._replace(names=found.names, size=size)
         for array in (found.x, found.score)
     )
-    return samples, scores, found.chain, found.n_dropped
+    return samples, scores, found.chain, found.n_dropped, found.n_divergent
 
 
 READERS = {

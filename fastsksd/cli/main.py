@@ -124,8 +124,8 @@ _WHAT: dict[str, dict[str, Any]] = {
         help="leave out rows with missing values, NaN or infinity, which are otherwise an error",
     ),
     "--divergences": dict(
-        choices=["error", "drop", "keep"],
-        help="what to do about divergent draws of .nc files (default error)",
+        choices=["keep", "error", "drop"],
+        help="what to do about divergent draws of .nc files (default keep, with a note)",
     ),
     "--stream": dict(
         action=argparse.BooleanOptionalAction,

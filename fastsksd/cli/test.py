@@ -181,10 +181,10 @@ class Job:
         if arguments.fit is not None:
             raise CommandError("--fit is for independent samples, and .nc files hold chains")
         self._check_target(needed=False)
-        options = dict(divergences=arguments.divergences or "error", drop=arguments.drop_nan)
+        options = dict(divergences=arguments.divergences or "keep", drop=arguments.drop_nan)
         values = self._scores_of_draws() if arguments.scores is not None else None
         function = arguments.score is not None or arguments.model is not None
-        *self.sources, chain, self.dropped = open_draws(
+        *self.sources, chain, self.dropped, divergent = open_draws(
             arguments.samples, arguments.columns, np.zeros_like if function else values, **options
         )
         if function:
@@ -194,6 +194,7 @@ class Job:
             self.against = f"the scores in {arguments.scores}"
         else:
             self.against = "the gradients that the sampler stored"
+        self._say_divergent(divergent)
         self._take_as_chains(chain)
 
     def _open_posterior(self) -> None:
@@ -218,18 +219,26 @@ class Job:
         score, self.against = None, f"the Stan model of {arguments.posteriordb[1]}"
         if arguments.score is not None:
             score, self.against = self._function()
-        *self.sources, chain, self.dropped = open_posterior(
+        *self.sources, chain, self.dropped, divergent = open_posterior(
             tuple(arguments.posteriordb),
             arguments.samples,
             score=score,
             parameters=arguments.columns,
             chains=arguments.chains,
-            divergences=arguments.divergences or "error",
+            divergences=arguments.divergences or "keep",
             drop=arguments.drop_nan,
             progress=not arguments.quiet,
         )
+        self._say_divergent(divergent)
         if chain is not None:
             self._take_as_chains(chain)
+
+    def _say_divergent(self, count: int) -> None:
+        if count:
+            self.note(
+                f"{counted(count, 'divergent draw')} tested like the others (--divergences error "
+                "or drop)"
+            )
 
     def _take_as_chains(self, chain: np.ndarray) -> None:
         """Test draws as those of chains, if the other options allow it."""

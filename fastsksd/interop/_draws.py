@@ -226,7 +226,7 @@ def collect(
     score: Callable[[Array, np.ndarray], np.ndarray] | None = None,
     diverging: np.ndarray | None = None,
     var_names: VarNames = None,
-    on_divergence: OnDivergence = "error",
+    on_divergence: OnDivergence = "keep",
     on_nan: OnNan = "error",
     independent: bool = False,
     weights: Any = None,

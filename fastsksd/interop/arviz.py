@@ -24,7 +24,7 @@ def draws(
     score: Score | None = None,
     var_names: VarNames = None,
     group: str = "posterior",
-    on_divergence: OnDivergence = "error",
+    on_divergence: OnDivergence = "keep",
     on_nan: OnNan = "error",
 ) -> Draws:
     """Draws with their scores, from gradients that the sampler stored or from a score function.
@@ -45,9 +45,10 @@ def draws(
         Variables to test; all by default.
     group : str
         Group of the variables, for a given `score`.
-    on_divergence : {"error", "drop", "keep"}
-        What to do with draws that the sample statistics mark as divergent. Removing them may hide a
-        misfit.
+    on_divergence : {"keep", "error", "drop"}
+        What to do with draws that the sample statistics mark as divergent. They are draws of the
+        chain all the same, and removing them may hide a misfit: a diagnosis says how many there
+        are.
     on_nan : {"error", "drop"}
         What to do with draws or scores that are not finite.
 
@@ -60,7 +61,7 @@ def draws(
     ------
     ValueError
         If scores are neither given nor stored, a variable is unknown or discrete, or draws are
-        divergent or not finite.
+        not finite.
 
     See Also
     --------

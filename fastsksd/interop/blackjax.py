@@ -22,7 +22,7 @@ def draws(
     infos: Any = None,
     chain_axis: Literal[0, 1] | None = None,
     var_names: VarNames = None,
-    on_divergence: OnDivergence = "error",
+    on_divergence: OnDivergence = "keep",
     on_nan: OnNan = "error",
     batch_size: int | None = 100,
     progress: bool = True,
@@ -49,8 +49,9 @@ def draws(
         was.
     var_names : str or sequence of str, optional
         Entries of the position to test; all by default. An array without a name is "x".
-    on_divergence : {"error", "drop", "keep"}
-        What to do with divergent draws, for given `infos`. Removing them may hide a misfit.
+    on_divergence : {"keep", "error", "drop"}
+        What to do with divergent draws, for given `infos`. They are draws of the chain all the
+        same, and removing them may hide a misfit: a diagnosis says how many there are.
     on_nan : {"error", "drop"}
         What to do with draws or scores that are not finite.
     batch_size : int or None
@@ -66,8 +67,7 @@ def draws(
     Raises
     ------
     ValueError
-        If the states hold no gradients and `logdensity_fn` is not given, or draws are divergent or
-        not finite.
+        If the states hold no gradients and `logdensity_fn` is not given, or draws are not finite.
 
     Examples
     --------

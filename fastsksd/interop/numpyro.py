@@ -69,7 +69,7 @@ def draws(
     model_args: Sequence[Any] | None = None,
     model_kwargs: Mapping[str, Any] | None = None,
     var_names: VarNames = None,
-    on_divergence: OnDivergence = "error",
+    on_divergence: OnDivergence = "keep",
     on_nan: OnNan = "error",
     batch_size: int | None = _BATCH,
     progress: bool = True,
@@ -93,8 +93,9 @@ def draws(
         Keyword arguments of the model, with the data; by default those of the run.
     var_names : str or sequence of str, optional
         Sites to test; all by default.
-    on_divergence : {"error", "drop", "keep"}
-        What to do with draws that the sampler marks as divergent. Removing them may hide a misfit.
+    on_divergence : {"keep", "error", "drop"}
+        What to do with draws that the sampler marks as divergent. They are draws of the chain all
+        the same, and removing them may hide a misfit: a diagnosis says how many there are.
     on_nan : {"error", "drop"}
         What to do with draws or scores that are not finite.
     batch_size : int or None
@@ -111,7 +112,7 @@ def draws(
     ------
     ValueError
         If the run has no draws yet, the model has discrete sites without stored gradients, or draws
-        are divergent or not finite.
+        are not finite.
 
     Examples
     --------

@@ -150,7 +150,7 @@ class Posterior:
         model: Any = None,
         score: Score | None = None,
         var_names: VarNames = None,
-        on_divergence: Any = "error",
+        on_divergence: Any = "keep",
         on_nan: OnNan = "error",
         progress: bool = True,
     ) -> Draws:
@@ -171,8 +171,9 @@ class Posterior:
         var_names : str or sequence of str, optional
             Parameters to test; all by default. With `score`, its function is of all parameters
             nevertheless.
-        on_divergence : {"error", "drop", "keep"}
-            What to do with draws that the sampler marks as divergent.
+        on_divergence : {"keep", "error", "drop"}
+            What to do with draws that the sampler marks as divergent. They are draws of the chain
+            all the same, and removing them may hide a misfit: a diagnosis says how many there are.
         on_nan : {"error", "drop"}
             What to do with draws or scores that are not finite.
         progress : bool

@@ -71,7 +71,7 @@ def draws(
     *,
     var_names: VarNames = None,
     mode: str | None = None,
-    on_divergence: OnDivergence = "error",
+    on_divergence: OnDivergence = "keep",
     on_nan: OnNan = "error",
     progress: bool = True,
 ) -> Draws:
@@ -92,8 +92,9 @@ def draws(
         Variables to test, by their names in the model; all by default.
     mode : str, optional
         PyTensor's compilation mode, as for `score`.
-    on_divergence : {"error", "drop", "keep"}
-        What to do with draws that the sampler marks as divergent. Removing them may hide a misfit.
+    on_divergence : {"keep", "error", "drop"}
+        What to do with draws that the sampler marks as divergent. They are draws of the chain all
+        the same, and removing them may hide a misfit: a diagnosis says how many there are.
     on_nan : {"error", "drop"}
         What to do with draws or scores that are not finite.
     progress : bool
@@ -108,7 +109,7 @@ def draws(
     ------
     ValueError
         If the model has no continuous variable, `idata` lacks one of its variables, or draws are
-        divergent or not finite.
+        not finite.
 
     Examples
     --------

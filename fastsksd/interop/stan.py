@@ -57,7 +57,7 @@ def draws(
     idata: Any,
     *,
     var_names: VarNames = None,
-    on_divergence: OnDivergence = "error",
+    on_divergence: OnDivergence = "keep",
     on_nan: OnNan = "error",
     progress: bool = True,
 ) -> Draws:
@@ -73,8 +73,9 @@ def draws(
         longer sum to one: let CmdStan write ``sig_figs=18``.
     var_names : str or sequence of str, optional
         Parameters to test; all by default.
-    on_divergence : {"error", "drop", "keep"}
-        What to do with draws that the sampler marks as divergent. Removing them may hide a misfit.
+    on_divergence : {"keep", "error", "drop"}
+        What to do with draws that the sampler marks as divergent. They are draws of the chain all
+        the same, and removing them may hide a misfit: a diagnosis says how many there are.
     on_nan : {"error", "drop"}
         What to do with draws or scores that are not finite, or that Stan rejects.
     progress : bool

@@ -402,7 +402,7 @@ def test_netcdf(run, chains):
         ),
         (["bare.nc"], "bare.nc: --score is needed"),
         (["bare.nc", *GOOD], "'count' holds int"),
-        (["divergent.nc"], "1 of 120 draws (1 in chain 1) diverged"),
+        (["divergent.nc", "--divergences", "error"], "1 of 120 draws (1 in chain 1) diverged"),
         (["x.npy", "--scores", "full.nc"], "full.nc: an .nc file can only hold what is tested"),
     ):
         code, _, err = run(*arguments)
@@ -411,6 +411,7 @@ def test_netcdf(run, chains):
         json.loads(run("divergent.nc", "--divergences", what, "--json")[1])
         for what in ("keep", "drop")
     )
+    assert "note: 1 divergent draw tested like the others" in run("divergent.nc")[2]
     assert (kept["n"], kept["dropped"], dropped["n"], dropped["dropped"]) == (120, 0, 119, 1)
 
 

@@ -69,7 +69,7 @@ def test_variables_with_a_score(idata):
 
 def test_stored_gradients(idata):
     with pytest.raises(ValueError, match=r"2 of 400 draws \(1 in chain 0, 1 in chain 1\) diverged"):
-        fs.interop.arviz.draws(idata)
+        fs.interop.arviz.draws(idata, on_divergence="error")
     draws = fs.interop.arviz.draws(idata, on_divergence="drop")
     keep = ~STATISTICS["diverging"].ravel()
     np.testing.assert_array_equal(draws.x, STATISTICS["unconstrained_draw"].reshape(400, 4)[keep])

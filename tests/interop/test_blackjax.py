@@ -74,7 +74,7 @@ def test_chains_on_either_axis(nuts):
     np.testing.assert_array_equal(bridge.draws(single).x[:, 1:], draws.x[450:])
     diverging = infos._replace(is_divergent=infos.is_divergent.at[1, 2].set(True))
     with pytest.raises(ValueError, match=r"1 of 900 draws \(1 in chain 1\) diverged"):
-        bridge.draws(states, infos=diverging, chain_axis=0)
+        bridge.draws(states, infos=diverging, chain_axis=0, on_divergence="error")
     assert bridge.draws(states, infos=diverging, chain_axis=0, on_divergence="drop").n_dropped == 1
 
 

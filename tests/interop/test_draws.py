@@ -74,8 +74,8 @@ def test_draws_that_diverged_are_counted():
     with pytest.raises(
         ValueError, match=r"3 of 20 draws \(1 in chain 0, 2 in chain 1\) diverged.*='keep'.*='drop'"
     ):
-        collect(blocks, diverging=diverging)
-    kept = collect(blocks, diverging=diverging, on_divergence="keep")
+        collect(blocks, diverging=diverging, on_divergence="error")
+    kept = collect(blocks, diverging=diverging)
     assert (
         len(kept) == 20
         and kept.n_divergent == 3

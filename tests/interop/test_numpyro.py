@@ -174,7 +174,8 @@ def test_divergences_are_counted(mcmc):
     try:
         mcmc._states["diverging"] = jnp.zeros((2, 400), dtype=bool).at[1, :3].set(True)
         with pytest.raises(ValueError, match=r"3 of 800 draws \(3 in chain 1\) diverged"):
-            bridge.draws(mcmc)
+            bridge.draws(mcmc, on_divergence="error")
+        assert bridge.draws(mcmc).n_divergent == 3
         assert len(bridge.draws(mcmc, on_divergence="drop")) == 797
     finally:
         mcmc._states["diverging"] = diverging

@@ -320,7 +320,8 @@ def test_command_with_draws_of_arviz(compiled, run, tmp_path):
     diverging[2, 7] = True
     idata = arviz.from_dict(posterior=samples, sample_stats={"diverging": diverging})
     idata.to_netcdf(tmp_path / "draws.nc")
-    code, _, err = run("draws.nc")
+    assert "note: 1 divergent draw tested like the others" in run("draws.nc")[2]
+    code, _, err = run("draws.nc", "--divergences", "error")
     assert code == 2 and "1 of 600 draws (1 in chain 2) diverged" in err
     code, out, _ = run("draws.nc", "--divergences", "drop", "--json")
     assert code == 0 and json.loads(out)["n"] == 599
