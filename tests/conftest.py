@@ -45,12 +45,14 @@ _LIBRARY = {f"interop/{name}.py": name for name in ("torch", "jax", "pymc", "num
 _LIBRARY |= {"learning/lsd.py": "jax"}
 
 
-# Tests that the simulator of CUDA runs in a process of its own: it takes one core for a minute.
+# Tests that the simulator of CUDA runs in a process of its own: it takes one core for half a minute.
+# Continuous integration runs all of them, in the simulator of the package numba-cuda.
 _SIMULATED = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
 _SIMULATED += ["tests/engines/cuda", "tests/engines/test_contract.py", "-k"]
 _SIMULATED += [
     "not test_bench and not light and not family and not loss and not score_differences and "
-    "not search_sends and "
+    "not search_sends and not 19-9 and not far and not options4 and not conjugate and "
+    "not device_once and "
     "(not test_contract or (test_statistics_match_the_reference and direct and not 23))"
 ]
 _WAITS = "test_kernels_in_the_simulator"

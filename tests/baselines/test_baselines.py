@@ -164,8 +164,15 @@ def test_fssd_finds_better_locations():
     assert baselines.fssd._optimised(0, x, -x, start, h, True, 5)[1] == h
 
 
-@pytest.mark.parametrize("null", ["wild", "spectral"])
-@pytest.mark.parametrize("optimise", [False, True])
+@pytest.mark.parametrize(
+    ("optimise", "null"),
+    [
+        (False, "wild"),
+        (False, "spectral"),
+        (True, "wild"),
+        pytest.param(True, "spectral", marks=pytest.mark.slow),
+    ],
+)
 def test_fssd_is_calibrated(optimise, null):
     assert holds_its_level(rejections(baselines.FSSD(optimise=optimise, max_steps=5), null=null))
 

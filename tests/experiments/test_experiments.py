@@ -154,6 +154,7 @@ def _started(scale, out):
     return subprocess.Popen(_command(scale, out), stderr=subprocess.DEVNULL)
 
 
+@pytest.mark.slow
 def test_killed_run_loses_nothing(tmp_path):
     process = _started("smoke", tmp_path / "killed")
     path = tmp_path / "killed" / "level.jsonl"

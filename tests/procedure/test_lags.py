@@ -113,7 +113,7 @@ def test_neighbour_correlation():
     assert neighbour_correlation(np.ones((50, 2))) == 0
 
 
-@pytest.mark.parametrize("engine", ["direct", "fourier"])
+@pytest.mark.parametrize("engine", [pytest.param("direct", marks=pytest.mark.slow), "fourier"])
 def test_a_chain_that_follows_the_model_is_rejected_at_the_nominal_rate(engine):
     options = dict(slices=IDENTITY, n_resamples=99, engine=engine)
     chains = [chain(2000, 0.8, seed) for seed in range(120)]
