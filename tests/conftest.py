@@ -45,7 +45,7 @@ _LIBRARY = {f"interop/{name}.py": name for name in ("torch", "jax", "pymc", "num
 _LIBRARY |= {"learning/lsd.py": "jax"}
 
 
-# Tests that the simulator of CUDA runs in a process of its own: it takes one core for half a minute.
+# Tests that the simulator of CUDA runs in a process of its own, half a minute of one core.
 # Continuous integration runs all of them, in the simulator of the package numba-cuda.
 _SIMULATED = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
 _SIMULATED += ["tests/engines/cuda", "tests/engines/test_contract.py", "-k"]
