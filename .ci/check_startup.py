@@ -21,7 +21,7 @@ def seconds_to_import(statement):
 alone = seconds_to_import("import numba")
 both = seconds_to_import("import numba, fastsksd")
 print(f"import numba {alone:.2f} s, with fastsksd {both:.2f} s")
-assert both - alone < 0.3, "import fastsksd adds 0.3 s or more to importing numba"
+assert both < 2.5 * alone, "import fastsksd adds more than 1.5 times what numba takes"
 
 import fastsksd as fs  # noqa: E402
 
