@@ -32,25 +32,26 @@ SCALES = {
     "paper": dict(
         models=_MODELS,
         nulls=_NULLS,
-        sizes=[[n, d] for d in (10, 100, 300, 1000) for n in (2, 4, 6, 10, 20, 50)]
+        sizes=[[n, d] for d in (10, 100, 300, 1000) for n in (2, 6, 10, 20, 50)]
         + [[20, 3000], [50, 3000]],
-        tests=400,
-        block=25,
-        n_resamples=199,
+        tests=200,
+        block=10,
+        n_resamples=99,
     ),
 }
 _LARGEST_SEARCH = 1000  # dimensions up to which the family is tested: its search is cubic
 
 
 def tasks(settings: Settings) -> list[Task]:
+    """In rounds, so that a part of a run says a little of everything."""
     return [
         dict(test=test, null=null, model=model, n=n, d=d, block=block)
+        for block in range(settings["tests"] // settings["block"])
         for null in settings["nulls"]
         for n, d in settings["sizes"]
         for model in settings["models"]
         for test in ("coordinates", "family")
         if test == "coordinates" or d <= _LARGEST_SEARCH
-        for block in range(settings["tests"] // settings["block"])
     ]
 
 
