@@ -24,6 +24,7 @@ from .multivariate import ksd_term
 from .pairs import TILE, PairTerms
 
 _LARGE = 2**19  # entries beyond which threads pay
+_MOST_GROUPS = 64  # groups whose eigenvalues are taken
 
 
 class Block(NamedTuple):
@@ -141,14 +142,19 @@ class WholeVector:
     def limit_weights(self, k: int) -> Array:
         """Chi-square weights of the limit distribution of a component's mean over pairs.
 
-        Groups are independent of each other, so their weights stand side by side.
+        Groups are independent of each other, so their weights stand side by side. Of many groups
+        some are looked at, and stand for their neighbours.
         """
+        groups: dict[int, list[Block]] = {}
+        for block in self.blocks:
+            groups.setdefault(block.group, []).append(block)
+        parts = np.array_split(sorted(groups), min(len(groups), _MOST_GROUPS))
         weights = []
-        for group in sorted({block.group for block in self.blocks}):
-            some, size = _numbered_anew([one for one in self.blocks if one.group == group])
+        for part in parts:
+            some, size = _numbered_anew(groups[part[0]])
             alone = WholeVector(self.code, size, some, self.widths)
-            eigenvalues = alone.component(k).spectrum()
-            weights.append(limit_weights(eigenvalues, size) * (alone.n_pairs / self.n_pairs))
+            one = limit_weights(alone.component(k).spectrum(), size)
+            weights.append(np.tile(one * (alone.n_pairs / self.n_pairs), len(part)))
         return np.concatenate(weights)
 
     def coordinate_sums(self, k: int) -> Array:

@@ -137,6 +137,19 @@ def test_groups_have_limit_distributions_of_their_own():
     )
 
 
+def test_of_many_groups_some_stand_for_their_neighbours(monkeypatch):
+    x, s = np.random.default_rng(3).standard_normal((2, 400, 2))
+    groups = [slice(20 * k, 20 * k + 20) for k in range(20)]
+    blocks = [Block(g, g, x[g], s[g], x[g], s[g], k) for k, g in enumerate(groups)]
+    whole = WholeVector(0, 400, blocks, WIDTHS)
+    every = whole.limit_weights(1)
+    monkeypatch.setattr("fastsksd.engines.whole_vector._MOST_GROUPS", 7)
+    some = whole.limit_weights(1)
+    assert some.size == every.size and np.unique(np.round(some, 15)).size <= 7 * 20
+    for power in (1, 2, 3):
+        assert np.sum(some**power) == pytest.approx(np.sum(every**power), rel=0.1 * power)
+
+
 def test_blocks_count_their_pairs():
     *_, blocks = problem(1, 10, 2)
     assert WholeVector(0, 10, blocks, WIDTHS).n_pairs == 45
