@@ -33,11 +33,11 @@ mean of the statistic by ``d tau / 2L``, against a standard deviation of ``sqrt(
 gaps matter most in many dimensions.
 
 Slices and metrics are learnt on other stretches than they test. The two parts of a split are the
-beginnings and the ends of all chains; chains of one stretch are in either part as a whole. With whole
-chains in either part the test is the same: right models were rejected in 13 of 297 tests in place
-of 12, a narrow direction in 237 of 298 in place of 242, a shift in 139 of 197 in place of 141 (AR(1)
-with coefficients 0.5 and 0.9, 4 and 16 chains, d = 10 and 20). That needs several chains, and a chain
-that is stuck would be in one part alone.
+beginnings and the ends of all chains; chains of one stretch are in either part as a whole. With
+whole chains in either part the test is the same: right models were rejected in 13 of 297 tests in
+place of 12, a narrow direction in 237 of 298 in place of 242, a shift in 139 of 197 in place of 141
+(AR(1) with coefficients 0.5 and 0.9, 4 and 16 chains, d = 10 and 20). That needs several chains,
+and one that is stuck would be in one part alone.
 """
 
 from __future__ import annotations
