@@ -66,8 +66,10 @@ def _outcome(result):
 @pytest.mark.parametrize("name", CASES)
 def test_outcomes_are_the_stored_ones(name):
     outcome, stored = _outcome(CASES[name]()), json.loads(STORED.read_text())[name]
+    # The search for locations, by L-BFGS, carries the rounding of the processor into the 8th digit.
+    rel = 1e-5 if name == "FSSD" else 1e-8
     for key in ("statistic", "pvalue"):  # p-values are multiples of 1/1001, or tails by quadrature
-        assert outcome.pop(key) == pytest.approx(stored.pop(key), rel=1e-8), key
+        assert outcome.pop(key) == pytest.approx(stored.pop(key), rel=rel), key
     assert outcome == stored
 
 

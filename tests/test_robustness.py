@@ -155,7 +155,7 @@ def test_units_do_not_matter():
 @pytest.mark.parametrize("power", [-220, 220])
 @pytest.mark.parametrize("estimator", ["ke", "ksd", "ge"])
 def test_nor_do_units_of_any_size(estimator, power):
-    # A power of two changes no digit, so slices and p-value are the same to the last bit.
+    # A power of two changes no digit, but directions are brought back to unit length once more.
     c = 2.0**power
     options = dict(estimator=estimator, n_slices=2, train=40, n_resamples=50, rng=0)
     plain, scaled = (
@@ -164,7 +164,7 @@ def test_nor_do_units_of_any_size(estimator, power):
     )
     assert scaled.pvalue == plain.pvalue
     np.testing.assert_allclose(
-        scaled.slices.g, plain.slices.g, rtol=0.0, atol=1e-4 if estimator == "ge" else 0.0
+        scaled.slices.g, plain.slices.g, rtol=0.0, atol=1e-4 if estimator == "ge" else 1e-15
     )
     # Such units are replaced by those of the samples, which the statistic is in.
     np.testing.assert_allclose(scaled.statistic, plain.statistic, rtol=1e-6)
