@@ -20,15 +20,24 @@ print(numba.threading_layer(), os.environ.get("OMP_WAIT_POLICY"), numba.get_num_
 """
 
 
-def run(before="", **variables):
-    """What a new process says of its threads, and OpenMP of its settings."""
-    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "NUMBA_NUM_THREADS")
+def process(before="", **variables):
+    """A new process that says which threads it has, and OpenMP its settings."""
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER")
     environment = {name: value for name, value in os.environ.items() if name not in names}
     environment |= {"OMP_DISPLAY_ENV": "VERBOSE", **variables}
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", CODE.format(before=before)],
         env=environment, capture_output=True, text=True, check=True, timeout=300,
     )  # fmt: skip
+
+
+def layer_of(before="", **variables):
+    return process(before, **variables).stdout.split()[0]
+
+
+def run(before="", **variables):
+    """What a new process says of its threads, and OpenMP of its settings."""
+    done = process(before, **variables)
     layer, policy, count = done.stdout.split()
     if layer != "omp" or "OMP_WAIT_POLICY" not in done.stderr:
         pytest.skip(f"the threading layer is {layer}, without GNU OpenMP's settings to look at")
@@ -44,6 +53,18 @@ def test_what_the_user_chose_holds():
     policy, settings, _ = run(OMP_WAIT_POLICY="active")
     assert policy == "active" and "OMP_WAIT_POLICY = 'ACTIVE'" in settings
     assert "GOMP_SPINCOUNT = '500'" in run(GOMP_SPINCOUNT="500")[1]
+
+
+LOADED = "import ctypes; openmp = ctypes.CDLL('libgomp.so.1')"
+
+
+def test_threads_do_not_spin_where_another_library_has_loaded_openmp():
+    # Numba's threads would be those of that library, which spin.
+    if layer_of() != "omp":
+        pytest.skip("Numba's threads are not OpenMP's")
+    assert layer_of(LOADED) == "workqueue"
+    assert layer_of(LOADED, OMP_WAIT_POLICY="passive") == "omp"
+    assert layer_of(LOADED, NUMBA_THREADING_LAYER="omp") == "omp"
 
 
 def test_a_container_limits_the_number_of_threads():
