@@ -68,7 +68,7 @@ from ..compute.medians import median_distance
 from ..procedure.evaluation import Evaluation, Outcome
 from .base import Baseline, Task, samples_of_model
 
-_AT_ONCE = 100  # replicates made in one call
+_ROWS, _COLUMNS = 256, 64  # of features that stay in cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,20 +165,24 @@ class RFSD(Baseline):
 
     def _features(self, x: Array, scores: Array, z: Array, c: float, centre: Array) -> Array:
         """Weighted features ``xi_jk(x_i) / nu(z_j)``, (n, M d), up to a common factor."""
-        d = x.shape[1]
+        (n, d), count = x.shape, len(z)
         radius, power = self._shape(c, d)
-        logs, slopes = [], []
-        for one in z:
-            gap = (x - one) / radius
-            base = np.log1p(np.einsum("id,id->i", gap, gap))
-            away = (one - centre) / radius
-            logs.append(power * base + 0.5 * (d + self.df) * np.log1p(away @ away))
-            slopes.append(scores + 2.0 * power / radius * gap * np.exp(-base)[:, None])
-        factors = np.exp(np.array(logs) - np.max(logs))
-        features = np.concatenate(
-            [slope * factor[:, None] for slope, factor in zip(slopes, factors, strict=True)], axis=1
-        )
-        return check_statistic(features)
+        away = (z - centre) / radius
+        logs = 0.5 * (d + self.df) * np.log1p(np.einsum("jd,jd->j", away, away))
+        logs = np.repeat(logs[:, None], n, axis=1)
+        features = np.empty((n, count, d))
+        for block in _blocks(n):
+            for j, one in enumerate(z):
+                gap = (x[block] - one) / radius
+                base = np.log1p(np.einsum("id,id->i", gap, gap))
+                logs[j, block] += power * base
+                gap *= 2.0 * power / radius
+                gap *= np.exp(-base)[:, None]
+                np.add(gap, scores[block], out=features[block, j])
+        factors = np.exp(logs - np.max(logs)).T
+        for block in _blocks(n):
+            features[block] *= factors[block, :, None]
+        return check_statistic(features.reshape(n, count * d))
 
     def measure(self, task: Task, prepared: tuple[Array, float]) -> Outcome:
         z, c = prepared
@@ -210,15 +214,19 @@ class RFSD(Baseline):
         return Outcome([member], task.lag, locations=z, n_model=len(pool), kernel="L1 IMQ")
 
 
+def _blocks(n: int) -> list[slice]:
+    """Rows 0 to n in blocks."""
+    return [slice(first, min(first + _ROWS, n)) for first in range(0, n, _ROWS)]
+
+
 def _resampled_means(pool: Array, n: int, count: int, rng: np.random.Generator) -> Array:
     """Means of n rows of the pool drawn without replacement."""
-    parts = []
-    for first in range(0, count, _AT_ONCE):  # so that Ctrl-C works
-        rows = np.array(
-            [rng.choice(len(pool), n, replace=False) for _ in range(min(_AT_ONCE, count - first))]
-        )
-        parts.append(_means_of_rows(pool, rows))
-    return np.concatenate(parts)
+    rows = np.array([rng.choice(len(pool), n, replace=False) for _ in range(count)])
+    means = np.empty((count, pool.shape[1]))
+    for first in range(0, pool.shape[1], _COLUMNS):  # in parts, so that Ctrl-C works
+        columns = slice(first, first + _COLUMNS)
+        means[:, columns] = _means_of_rows(np.ascontiguousarray(pool[:, columns]), rows)
+    return means
 
 
 @parallel
