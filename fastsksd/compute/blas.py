@@ -1,6 +1,6 @@
-"""LAPACK on one thread.
+"""BLAS and LAPACK on one thread.
 
-NumPy's wheels come with OpenBLAS, whose threads spin while they wait. Beside two busy processes on
+NumPy mostly comes with OpenBLAS, whose threads spin while they wait. Beside two busy processes on
 two cores, the eigenvectors of a (100, 100) matrix took 230 ms on two threads and take 0.6 ms on
 one. Its number of threads belongs to the whole process; it is lowered within `one_blas_thread` and
 put back afterwards. Other libraries are left as they are.
@@ -57,17 +57,16 @@ def after_fork() -> None:
 def _openblas() -> tuple[Callable[[], int], Callable[[int], None]]:
     """Functions that read and write the number of threads; they do nothing for other libraries."""
     home = Path(np.__file__).parent
-    for folder in (home.parent / "numpy.libs", home / ".libs", home / ".dylibs"):
-        for path in sorted(folder.glob("*openblas*")):
-            with contextlib.suppress(OSError):
-                library = ctypes.CDLL(str(path))
-                for name in _NAMES:
-                    read, write = (
-                        getattr(library, name.format(verb), None) for verb in ("get", "set")
-                    )
-                    if read is not None and write is not None:
-                        read.restype, write.argtypes = ctypes.c_int, [ctypes.c_int]
-                        return read, write
+    # Wheels hold their library; elsewhere what NumPy's own was linked with is searched as well.
+    paths = [*(home.parent / "numpy.libs").glob("*openblas*"), np.linalg._umath_linalg.__file__]
+    for path in (*home.glob(".libs/*openblas*"), *home.glob(".dylibs/*openblas*"), *paths):
+        with contextlib.suppress(OSError):
+            library = ctypes.CDLL(str(path))
+            for name in _NAMES:
+                read, write = (getattr(library, name.format(verb), None) for verb in ("get", "set"))
+                if read is not None and write is not None:
+                    read.restype, write.argtypes = ctypes.c_int, [ctypes.c_int]
+                    return read, write
     return lambda: 1, lambda count: None
 
 

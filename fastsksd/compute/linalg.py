@@ -1,9 +1,9 @@
 """Products and quadratic forms of the hot paths.
 
-Products are BLAS's, in blocks so small that BLAS starts no threads of its own for them. Those spin
-while they wait: beside other work on two cores, NumPy's product of 500 by 20 and 20 by 500 numbers
-took 20 ms, in blocks it takes 0.4 ms. Large products share their blocks among Python threads. The
-blocks are always the same, so rounding does not depend on the number of threads.
+Products are BLAS's, on one thread: its own threads spin while they wait. Beside other work on two
+cores, NumPy's product of 500 by 20 and 20 by 500 numbers took 20 ms, and on one thread it takes 0.2
+ms. Large products are cut into strips, which Python threads share. The strips are always the same,
+so rounding does not depend on the number of threads.
 
 Random signs come as int8 arrays. What they meet is compiled: sums of a few rows with all possible
 signs are tabulated, and looked up for every row of signs. Quadratic forms take an eighth of the
@@ -13,7 +13,6 @@ products with 400 features 11 ms (BLAS 22 ms).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -23,10 +22,8 @@ from .blas import one_blas_thread
 from .jit import compiled, prefer_wide_vectors
 from .threads import share
 
-_ONE_THREAD = 2**18  # multiplications up to which OpenBLAS uses one thread
-# Rows and columns of a block, for a depth up to so many: as many multiplications.
-_BLOCKS = ((16, 128, 128), (64, 64, 64), (256, 32, 32))
-_DEPTH = _BLOCKS[-1][0]
+_SMALL = 2**18  # multiplications up to which OpenBLAS uses one thread anyway
+_STRIP, _LENGTH = 2**22, 128  # multiplications of a strip, and rows or columns, about
 _LARGE = 2**24  # multiplications beyond which threads pay
 _SIGNED = 8  # rows of a tile whose signed sums are tabulated
 _COLUMNS = 512  # of a tile that stay in cache while the signs stream by
@@ -35,7 +32,7 @@ _FEW = 6  # rows whose signed sums are tabulated for products
 _TABLES = 4  # looked up at a time
 _WIDE = 512  # columns of these tables, at most
 _MANY, _BROAD = 128, 64  # rows of signs and columns of a product from which on tables pay
-_STRIP = 128  # rows of a tile that BLAS multiplies at a time
+_ROWS = 128  # rows of a tile that BLAS multiplies at a time
 _MOST_SQUARES = 2**20  # squares of weights in memory at a time
 
 
@@ -49,18 +46,22 @@ def product(a: Array, b: Array, column: int = 0) -> Array:
         return _signed_sums(a, np.asarray(b, dtype=float), column)
     a, b = _for_blas(a[:, column : column + depth]), _for_blas(b)
     work = m * n * depth
-    if work <= _ONE_THREAD:
+    if work <= _SMALL:
         return np.matmul(a, b.T)
-    if np.may_share_memory(a, b):
-        a = a.copy()  # NumPy takes another routine for a block times itself, with threads
     c = np.empty((m, n))
-    height, width = next((rows, columns) for k, rows, columns in _BLOCKS if k >= min(depth, _DEPTH))
+    longer = max(m, n)
+    count = min(-(-work // _STRIP), -(-longer // _LENGTH))
+    edges = [longer * k // count for k in range(count + 1)]
 
     def strips(first: int, last: int) -> None:
-        rows = slice(first * height, last * height)
-        _multiply(a[rows], b, c[rows], height, width)
+        for start, stop in pairwise(edges[first : last + 1]):
+            if m >= n:
+                np.matmul(a[start:stop], b.T, out=c[start:stop])
+            else:
+                np.matmul(a, b[start:stop].T, out=c[:, start:stop])
 
-    share(strips, -(-m // height), large=work > _LARGE)
+    with one_blas_thread():
+        share(strips, count, large=work > _LARGE)
     return c
 
 
@@ -73,32 +74,6 @@ def _for_blas(array: Array) -> Array:
     """The array in doubles, with contiguous rows or columns."""
     array = np.asarray(array, dtype=float)
     return array if array.itemsize in array.strides else np.ascontiguousarray(array)
-
-
-def _multiply(a: Array, b: Array, c: Array, height: int, width: int) -> None:
-    """``c = a @ b.T`` in blocks."""
-    depth = b.shape[1]
-    for k in range(0, depth, _DEPTH):
-        for rows, i in _stretches(len(a), height):
-            left = a[rows, k : k + _DEPTH]
-            left = left.reshape(-1, 1, i, left.shape[1])
-            for columns, j in _stretches(len(b), width):
-                right = b[columns, k : k + _DEPTH]
-                right = right.reshape(-1, j, right.shape[1]).swapaxes(1, 2)
-                out = c[rows, columns].reshape(len(left), i, len(right), j).swapaxes(1, 2)
-                if k == 0:
-                    np.matmul(left, right, out=out)
-                else:
-                    out += np.matmul(left, right)
-
-
-def _stretches(size: int, step: int) -> Iterator[tuple[slice, int]]:
-    """What can be cut into pieces of size `step`, and the rest, with the size of the pieces."""
-    whole = size // step * step
-    if whole:
-        yield slice(0, whole), step
-    if whole < size:
-        yield slice(whole, size), size - whole
 
 
 @compiled
@@ -218,12 +193,12 @@ def quadratic_forms(tiles: Array, weights: Array, row: int, column: int) -> Arra
         )
         return out.sum(axis=0)
     forms = np.zeros((count, len(weights)))
-    for i in range(0, height, _STRIP):
+    for i in range(0, height, _ROWS):
         j = i if row == column else 0  # there is nothing below the diagonal
-        left = weights[:, row + i : row + min(i + _STRIP, height)]
+        left = weights[:, row + i : row + min(i + _ROWS, height)]
         right = weights[:, column + j : column + width]
         for k in range(count):
-            met = product(left, tiles[k, i : i + _STRIP, j:].T)
+            met = product(left, tiles[k, i : i + _ROWS, j:].T)
             forms[k] += np.einsum("bj,bj->b", met, right)
     return forms
 
