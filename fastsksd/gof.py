@@ -220,8 +220,9 @@ def gof_test(
         V-statistic is off by at most `tol` times twice its diagonal part.
     method : {"sksd", "ksd", "ksdagg", "psd", "fssd", "rfsd", "mmd"} or baseline
         The sliced discrepancy ("sksd"), or for comparison a test without slices. A name means the
-        published settings; other settings are arguments of the classes in `fastsksd.baselines`, as
-        in ``method=fs.baselines.RFSD(n_features=20)``.
+        published settings, but "psd" has no products of coordinates; other settings are arguments
+        of the classes in `fastsksd.baselines`, as in
+        ``method=fs.baselines.PSD(products=True)``.
     tolerance : mapping, optional
         Shifts and stretches that do not matter, as ``{"shift": 0.1, "stretch": 0.05}``: 0.1
         standard deviations of the model, and 5% wider or narrower; one of them is enough. The

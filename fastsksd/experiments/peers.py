@@ -231,9 +231,9 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
             f"{len(settings['cells'])} cells, level 0.05, {settings['n_resamples']} replicates; "
             "KSDAgg has its own 2000 + 2000. Every test sees the same samples. RFSD draws 40 n "
             "samples of the model for its null distribution and has fewer trials. PSD k: monomials "
-            "of degree k and less. SKSD: the tests of the paper, a fifth of the samples for "
-            "training, without debiasing. RBMs: a new random model in every trial, 2000 Gibbs "
-            "steps."
+            "of single coordinates, of degree k and less. SKSD: the tests of the paper, a fifth of "
+            "the samples for training, without debiasing. RBMs: a new random model in every "
+            "trial, 2000 Gibbs steps."
         ),
         Text(
             "Published numbers are those of their authors, with their own code. AggInc and AggCom "
