@@ -54,10 +54,12 @@ class ChainRecord(NamedTuple):
         Number of independent draws that are worth as much along its slowest direction; 1 for a
         chain that never moves.
     pvalue : float
-        Of this chain alone, by its moments; NaN for fewer than 8 stretches.
+        Of this chain alone, by its moments; NaN for fewer than 8 stretches, and where the chains
+        together are too short to tell.
     pvalue_differs : float
-        That it differs from the other chains; NaN where there are no others, or fewer than 8
-        stretches in all. It does not allow for the number of chains.
+        That it differs from the other chains; NaN where there are no others, fewer than 8 stretches
+        in all, or the chains together are too short to tell. It does not allow for the number of
+        chains.
     """
 
     chain: Any
@@ -115,7 +117,11 @@ def per_chain(x: Array, scores: Array, chains: Chains, lag: Lag) -> ChainReport:
     counts = np.diff(np.append(stretches, edges[-1]))
     sums, place_sums, piece_sums = _sums(x, scores, stretches, pieces)
     rng = np.random.default_rng(0)
-    differences = _differences(np.concatenate([sums, place_sums]) / counts, owner, rng)
+    # Stretches of chains that are too short depend on each other: no p-values.
+    known = not lag.needed
+    differences = [float("nan")] * len(lengths)
+    if known:
+        differences = _differences(np.concatenate([sums, place_sums]) / counts, owner, rng)
     moves = [bool(np.ptp(x[start:stop], axis=0).any()) for start, stop in pairwise(edges)]
     records = []
     for k, (start, stop) in enumerate(pairwise(edges)):
@@ -126,7 +132,7 @@ def per_chain(x: Array, scores: Array, chains: Chains, lag: Lag) -> ChainReport:
                 chains.labels[k],
                 m,
                 m / (1.0 if memory.independent else memory.slowest) if moves[k] else 1.0,
-                _alone(sums[:, owner == k], rng),
+                _alone(sums[:, owner == k], rng) if known else float("nan"),
                 differences[k],
             )
         )
