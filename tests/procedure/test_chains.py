@@ -211,6 +211,10 @@ def test_chains_that_are_too_short_have_no_pvalues():
         found = report(chains(4, 300, 0.995, d=3, seed=seed))
         assert found.different == ()
         assert np.isnan([(one.pvalue, one.pvalue_differs) for one in found.chains]).all()
+    x = chains(4, 300, 0.5, d=3, seed=1)
+    x[2, 100:] = 2.0 + 0.01 * chains(1, 200, 0.999, d=3)[0]  # hardly moves, far out
+    rows = x.reshape(-1, 3)
+    assert choose_lag(rows, -rows, (300,) * 4).needed and report(x).different == (2,)
 
 
 def test_burn_in():
