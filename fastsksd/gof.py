@@ -37,7 +37,7 @@ from .procedure.chains import as_chains, flattened
 from .procedure.combine import Verdict, decide
 from .procedure.evaluate import evaluate
 from .procedure.evaluation import Outcome
-from .procedure.importance import LARGEST_CUT, draws_needed, typical_rows
+from .procedure.importance import FEWEST_ROWS, LARGEST_CUT, draws_needed, typical_rows
 from .procedure.lags import neighbour_correlation
 from .procedure.own_units import in_own_units
 from .procedure.plan import Options, Plan, make_plan
@@ -505,12 +505,16 @@ def _score_noise(split: Split) -> float:
 def _held(split: Split, stretch: slice) -> tuple[Samples, slice]:
     """Samples that a result keeps to explain itself, and where those of a stretch are.
 
-    Of samples with importance weights they are some that stand for all without weights.
+    Of samples with importance weights they are some that stand for all without weights, and a few
+    of the stretch, should all weight be elsewhere.
     """
     samples = split.samples
     if samples.weights is None:
         return samples, stretch
     kept = typical_rows(samples.weights, LARGEST_CUT)
+    if np.count_nonzero(kept[stretch]) < FEWEST_ROWS:
+        heaviest = np.argsort(-samples.weights[stretch], kind="stable")[:FEWEST_ROWS]
+        kept[stretch.start + heaviest] = True
     first, last = (int(np.count_nonzero(kept[:k])) for k in (stretch.start, stretch.stop))
     return samples.chosen(kept)._replace(weights=None), slice(first, last)
 

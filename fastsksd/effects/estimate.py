@@ -194,7 +194,7 @@ def effects_of(
                 "was to the same samples, so that shifts and stretches are near those of a right "
                 "model whatever it is: give other samples for effect sizes",
             )
-        whole = _held(result._whole).in_order()
+        whole = _held(result._whole, result.weighted).in_order()
         tested = cast(Samples, result._samples).in_order()
         labels = result._chain
     if labels is None and result.lag > 2:
@@ -222,7 +222,7 @@ def has_effects(result: GofResult) -> bool:
     return whole is not None and whole.scores is not None and len(whole.x) >= FEWEST
 
 
-def _held(samples: Samples | None) -> Samples:
+def _held(samples: Samples | None, weighted: bool) -> Samples:
     """Samples of a result, with scores and enough of them."""
     if samples is None:
         raise ArgumentError(
@@ -232,9 +232,8 @@ def _held(samples: Samples | None) -> Samples:
     if samples.scores is None:
         raise ArgumentError("method", "needs no score, so that there are no effect sizes")
     if len(samples.x) < FEWEST:
-        raise ArgumentError(
-            "x", f"must hold at least {FEWEST} samples for effect sizes; got {len(samples.x)}"
-        )
+        count = f"their weights leave {len(samples.x)}" if weighted else f"got {len(samples.x)}"
+        raise ArgumentError("x", f"must hold at least {FEWEST} samples for effect sizes; {count}")
     return samples
 
 

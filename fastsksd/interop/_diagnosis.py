@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._doors import door
 from .._typing import Array
 from .._validate import ArgumentError
 from ..effects import FEWEST, Effect, Effects, coordinate_effects
 from ..procedure.location_scale import marginal_pvalues
 from ..procedure.mixing import bulk_and_tail_size, split_chains, split_rhat
 from ..procedure.precision import MATTERS
-from ..report.caveats import imprecise
+from ..report.caveats import imprecise, swapped_axes
 from ..report.rates import holm
 from ..report.tables import estimate_cells, html_table, rough_note, text_table, weights_fact
 from ..report.wording import effect_words
@@ -45,7 +46,7 @@ class Diagnosis:
         hold for all parameters at once.
     pvalues, pvalues_adjusted : (d,) arrays
         Stein p-value of the marginal of every parameter, and adjusted for their number by Holm's
-        method. NaN where chains are too short.
+        method. NaN where the chains are too short, or the weights too uneven, to tell.
     ess_bulk, ess_tail, r_hat : (d,) arrays
         Effective sample sizes and rank-normalised split R-hat, as in ArviZ and Stan.
     directions : Effects or None
@@ -184,7 +185,14 @@ class Diagnosis:
             verdict = f"the {'chains' if self.n_chains else 'draws'} are {self.result.verdict}"
         notes = [f"{self.n_draws} {drawn}, in unconstrained space: {verdict}"]
         notes += self.said()
+        if self.result.reject(0.05) and not self._located():
+            notes.append(
+                "no single parameter is clearly off: shapes or dependences may be; "
+                "`diagnosis.result.summary()` says more"
+            )
         found = self.result.chains
+        if hint := swapped_axes(self.result):
+            notes.append(hint)
         if found is not None and found.different:
             some = ", ".join(str(one) for one in found.different)
             notes.append(f"chains that differ from the others: {some}")
@@ -208,14 +216,21 @@ class Diagnosis:
             )
         notes += rough_note(self.effects)
         if self.n_divergent:
-            notes.append(f"{self.n_divergent} draws are divergent")
+            many = "draws are" if self.n_divergent > 1 else "draw is"
+            notes.append(f"{self.n_divergent} {many} divergent")
         if len(self.names) > _ROWS:
             notes.append(f"{len(self.names) - _ROWS} more parameters have weaker effects")
         notes.append(
-            f"shift in posterior standard deviations; {self.effects.level:.0%} intervals hold for "
-            "all parameters at once, and p-values are adjusted for their number"
+            "shift in posterior standard deviations, 0 if right; stretch: width of the draws over "
+            f"that of the posterior, 1 if right; {self.effects.level:.0%} intervals hold for all "
+            "parameters at once, and p-values are adjusted for their number"
         )
         return notes
+
+    def _located(self) -> bool:
+        """Whether a parameter or a direction shows what is wrong."""
+        marked = any(row.shifted or row.stretched for row in self.effects)
+        return marked or bool(self.said()) or bool((self.pvalues_adjusted <= 0.05).any())
 
     def _table(self) -> list[tuple[str, ...]]:
         percent = f"{self.effects.level:.0%} interval"
@@ -275,12 +290,12 @@ def diagnose(draws: Draws, level: float, options: dict[str, Any]) -> Diagnosis:
         raise ArgumentError(
             "draws", f"must be worth at least {FEWEST} for a diagnosis; their weights leave {n:.0f}"
         )
-    effects = coordinate_effects(draws.x, draws.score, draws.names, labels).at(level)
-    pvalues = marginal_pvalues(draws.x, draws.score, labels)
+    effects, pvalues, directions = _parameters(draws.x, draws.score, draws.names, labels)
+    if result.draws_needed:
+        pvalues = np.full_like(pvalues, np.nan)  # whose level does not hold
     known = np.isfinite(pvalues)
     adjusted = np.full_like(pvalues, np.nan)
     adjusted[known] = np.maximum(np.exp(holm(np.log(pvalues[known]))), np.nextafter(0.0, 1.0))
-    directions = worst_directions(draws.x, draws.score, draws.names, labels)
     if labels is None:
         unknown = np.full(len(draws.names), np.nan)
         mixing = np.full(len(draws.names), n), np.full(len(draws.names), n), unknown
@@ -289,7 +304,7 @@ def diagnose(draws: Draws, level: float, options: dict[str, Any]) -> Diagnosis:
         mixing = (*bulk_and_tail_size(halves, draws.x), split_rhat(halves))
     return Diagnosis(
         draws.names,
-        effects,
+        effects.at(level),
         pvalues,
         adjusted,
         *mixing,
@@ -298,6 +313,18 @@ def diagnose(draws: Draws, level: float, options: dict[str, Any]) -> Diagnosis:
         n_draws=chain.size,
         n_chains=0 if draws.independent else int(chain.max()) + 1,
         n_divergent=draws.n_divergent,
+    )
+
+
+@door
+def _parameters(
+    x: Array, score: Array, names: tuple[str, ...], chain: np.ndarray | None
+) -> tuple[Effects, Array, Effects | None]:
+    """Effects and p-values of single parameters, and the worst directions."""
+    return (
+        coordinate_effects(x, score, names, chain),
+        marginal_pvalues(x, score, chain),
+        worst_directions(x, score, names, chain),
     )
 
 

@@ -28,7 +28,7 @@ from .lags import rounded_up
 
 # Samples without weights that would be worth as much, and whose sums would be as near to normal.
 FEWEST_EFFECTIVE, FEWEST_EVEN = 30.0, 16.0
-_FEWEST_ROWS = 3  # that slices can be found on
+FEWEST_ROWS = 3  # that slices can be found on, and explained with
 LARGEST_CUT = 0.01  # of all weight, in what results keep to explain themselves
 _LEAST = 1e-9  # of the mean: every part of the samples must have pairs of some weight
 _EQUAL = 1e-12  # largest difference, relative to their mean, of weights that are equal
@@ -121,8 +121,8 @@ def typical_rows(weights: Array, largest_cut: float | None = None) -> np.ndarray
     chance = np.minimum(c * weights, 1.0)
     steps = np.floor(np.cumsum(chance) + 0.5)
     kept = np.diff(steps, prepend=0.0) > 0
-    if kept.sum() < _FEWEST_ROWS:
-        kept[np.argsort(-weights, kind="stable")[:_FEWEST_ROWS]] = True
+    if kept.sum() < FEWEST_ROWS:
+        kept[np.argsort(-weights, kind="stable")[:FEWEST_ROWS]] = True
     return kept
 
 

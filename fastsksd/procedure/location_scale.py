@@ -187,10 +187,12 @@ class ScoreRegression:
             )
             for one in stretches
         ]
-        total = [sum(one[k] for one in sums) for k in range(5)]
         found = []
-        for one, left_out in zip(stretches, sums, strict=True):
-            count, mean_s, mean_f, ss, fs = (a - b for a, b in zip(total, left_out, strict=True))
+        for q, one in enumerate(stretches):
+            # Added up, as an outlier of this fold would leave only rounding errors of a difference.
+            count, mean_s, mean_f, ss, fs = (
+                sum(some[k] for j, some in enumerate(sums) if j != q) for k in range(5)
+            )
             mean_s, mean_f = mean_s / count, mean_f / count
             covariance = ss / count - np.outer(mean_s, mean_s)
             cross = fs / count - np.outer(mean_f, mean_s)
@@ -382,7 +384,7 @@ def _sizes(influence: Array, chain: np.ndarray | None) -> Array:
 
 def _inverse(covariance: Array) -> Array:
     """Inverse of a covariance; directions without variance are left out."""
-    unit = np.sqrt(np.diagonal(covariance))
+    unit = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     unit = np.where(unit > 0, unit, 1.0)
     values, vectors = np.linalg.eigh(covariance / unit / unit[:, None])
     inverse = np.where(values > _FLOOR * values[-1], 1.0 / np.where(values > 0, values, 1.0), 0.0)

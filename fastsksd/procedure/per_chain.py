@@ -28,7 +28,7 @@ import numpy as np
 from .._typing import Array
 from ..compute.linalg import product
 from .chains import Chains
-from .lags import Lag, measure
+from .lags import Lag, choose_lag, measure
 from .moments import DEGREES, location_and_unit, plain_moments
 
 _DRAWS = 999  # of signs and of choices
@@ -54,10 +54,11 @@ class ChainRecord(NamedTuple):
         Number of independent draws that are worth as much along its slowest direction; 1 for a
         chain that never moves.
     pvalue : float
-        Of this chain alone, by its moments; NaN for fewer than 8 stretches.
+        Of this chain alone, by its moments; NaN for fewer than 8 stretches, and where the chains
+        together are too short to tell.
     pvalue_differs : float
-        That it differs from the other chains; NaN where there are no others, or fewer than 8
-        stretches in all. It does not allow for the number of chains.
+        That it differs from the other chains; NaN where there are no others, fewer than 8 stretches
+        in all, or the others too are too short to tell. It does not allow for the number of chains.
     """
 
     chain: Any
@@ -116,6 +117,12 @@ def per_chain(x: Array, scores: Array, chains: Chains, lag: Lag) -> ChainReport:
     sums, place_sums, piece_sums = _sums(x, scores, stretches, pieces)
     rng = np.random.default_rng(0)
     differences = _differences(np.concatenate([sums, place_sums]) / counts, owner, rng)
+    if lag.needed:
+        # Stretches of chains that are too short depend on each other: no p-values. But a single
+        # chain that is stuck can be told from others that are long enough.
+        for k in range(len(lengths)):
+            if not _long_enough_without(k, x, scores, edges):
+                differences[k] = float("nan")
     moves = [bool(np.ptp(x[start:stop], axis=0).any()) for start, stop in pairwise(edges)]
     records = []
     for k, (start, stop) in enumerate(pairwise(edges)):
@@ -126,7 +133,7 @@ def per_chain(x: Array, scores: Array, chains: Chains, lag: Lag) -> ChainReport:
                 chains.labels[k],
                 m,
                 m / (1.0 if memory.independent else memory.slowest) if moves[k] else 1.0,
-                _alone(sums[:, owner == k], rng),
+                float("nan") if lag.needed else _alone(sums[:, owner == k], rng),
                 differences[k],
             )
         )
@@ -148,6 +155,13 @@ def _stretches(lengths: Sequence[int], length: float) -> tuple[np.ndarray, np.nd
         owner += [k] * count
         first += m
     return np.concatenate(starts), np.array(owner)
+
+
+def _long_enough_without(k: int, x: Array, scores: Array, edges: list[int]) -> bool:
+    """Whether the other chains would have a verdict of their own."""
+    rows = np.r_[0 : edges[k], edges[k + 1] : edges[-1]]
+    others = np.delete(np.diff(edges), k).tolist()
+    return bool(others) and not choose_lag(x[rows], scores[rows], others).needed
 
 
 def _pieces(x: Array, scores: Array, edges: list[int]) -> tuple[np.ndarray, int]:

@@ -110,6 +110,17 @@ def _of_fit(fitted: Fitted) -> list[Caveat]:
     return caveats
 
 
+def swapped_axes(result: GofResult) -> str:
+    """A hint where there are more chains than draws in each of them; empty otherwise."""
+    lengths = [] if result.chains is None else [one.draws for one in result.chains.chains]
+    if not lengths or len(lengths) <= max(lengths):
+        return ""
+    return (
+        f"more chains than draws in each ({max(lengths)}): an array must have the shape (chains, "
+        "draws, d), not (draws, chains, d)"
+    )
+
+
 def imprecise(noise: float) -> Caveat:
     """Of scores in single precision whose rounding errors matter."""
     return Caveat(

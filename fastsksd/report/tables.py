@@ -14,7 +14,7 @@ from ..effects import Effect, Effects, has_effects
 from ..procedure.combine import Member
 from ..procedure.fitted import Fitted
 from ..procedure.precision import MATTERS
-from .caveats import dependent, imprecise
+from .caveats import dependent, imprecise, swapped_axes
 from .directions import check_coordinates, coordinate_units, direction, leading, shown
 from .explain import Explanation, baseline_of
 
@@ -105,6 +105,8 @@ def chain_facts(result: GofResult) -> dict[str, str]:
         f"{count} chain{'s' if count > 1 else ''}, worth about {result.effective_draws:.0f} "
         "independent draws along the slowest direction"
     )
+    if hint := swapped_axes(result):
+        text += f"; {hint}"
     different = ", ".join(map(str, report.different[:5]))
     start = (
         f"the first {report.burn_in} draws of every chain differ from its second half: drop them"
@@ -239,12 +241,12 @@ def rough_note(effects: Effects) -> list[str]:
     notes, divided = [], effects.divided
     if rough := [effects.names[k] for k in np.flatnonzero(effects.rough & ~divided)]:
         notes.append(
-            f"rough, as shapes differ or the model is far from normal: {_some(rough)}; only the "
-            "fact that something is off can be relied on"
+            f"numbers are rough, as shapes differ or the model is far from normal: {_some(rough)}; "
+            "only the fact that something is off can be relied on"
         )
     if divided.any():
         notes.append(
-            "rough, as the samples are in separate groups: "
+            "numbers are rough, as the samples are in separate groups: "
             f"{_some([effects.names[k] for k in np.flatnonzero(divided)])}; what comes from wrong "
             "weights of the groups is not seen, fastsksd.mode_weights compares them"
         )
@@ -299,7 +301,11 @@ def _null(result: GofResult) -> str:
 
 def _samples(result: GofResult) -> str:
     if any(member.part == "half 1" for member in result.members):
-        return f"{result.n_test}, each half tested along slices found on the other"
+        given = 0 if result.chains is None else sum(one.draws for one in result.chains.chains)
+        count = f"{result.n_test}"
+        if given > result.n_test:
+            count += f" of {given} draws, without gaps between stretches"
+        return f"{count}, each half tested along slices found on the other"
     if result.slices is not None:
         return f"{result.n_test} tested, {result.n_train} used to find slices"
     training = f", {result.n_train} used to find locations" if result.n_train else ""

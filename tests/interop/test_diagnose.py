@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fastsksd as fs
+from fastsksd._validate import Overflow
 from fastsksd.interop import Diagnosis
 from fastsksd.interop import arviz as bridge
 from fastsksd.interop._draws import Block, collect
@@ -131,6 +132,7 @@ def test_short_chains_a_start_that_has_not_settled_and_chains_that_stand_still()
     rng = np.random.default_rng(0)
     walk = np.cumsum(rng.standard_normal((2, 100, 1)), axis=1)
     assert "the chains are too short to tell: about" in diagnosed(walk).notes()[0]
+    assert np.isnan(diagnosed(walk).pvalues_adjusted).all()
     start = rng.standard_normal((4, 1000, 1))
     start[:, :100] += 4.0
     assert any("drop the first" in note for note in diagnosed(start).notes())
@@ -140,6 +142,30 @@ def test_short_chains_a_start_that_has_not_settled_and_chains_that_stand_still()
     still = np.ones((4, 100, 3))
     with pytest.raises(ValueError, match="`draws` never change in a"):
         diagnosed(still)
+
+
+def test_numbers_that_overflow_are_named_and_outliers_do_no_harm():
+    z = np.random.default_rng(1).standard_normal((4, 100, 3))
+    with pytest.raises(Overflow, match="so large or small that the statistic overflows"):
+        collect([Block("a", ["a", "b", "c"], z * 1e200, -z / 1e200)]).diagnose(n_resamples=99)
+    z[0, 17, 1] = 1e20
+    diagnosis = diagnosed(z)  # warnings are errors here
+    assert np.isfinite(diagnosis.effects.shift[[0, 2]]).all() and repr(diagnosis)
+
+
+def test_words_for_a_newcomer():
+    rng = np.random.default_rng(2)
+    z = rng.standard_normal((4, 500, 3))
+    z[:, :, 1] = np.abs(z[:, :, 1]) * np.sign(z[:, :, 0] * z[:, :, 2])  # of third order
+    diagnosis = diagnosed(z)
+    assert diagnosis.result.reject() and diagnosis.directions is None
+    assert "no single parameter is clearly off" in diagnosis.notes()[1]
+    assert "stretch: width of the draws over that of the posterior, 1 if right" in repr(diagnosis)
+    assert "no single parameter" not in repr(run(3, wide=1.5).diagnose())
+    one = collect(
+        [Block("a", ["a"], z[:, :, :1], -z[:, :, :1])], diverging=np.arange(2000) == 7
+    ).diagnose(n_resamples=99)
+    assert "1 draw is divergent" in one.notes()
 
 
 def diagnosed(z):

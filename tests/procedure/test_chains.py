@@ -205,6 +205,18 @@ def test_pvalues_of_chains_hold_their_level():
     assert burn_in <= 4
 
 
+def test_chains_that_are_too_short_have_no_pvalues():
+    """Chains of a right model that have not mixed would be said to differ in half of all runs."""
+    for seed in range(3):
+        found = report(chains(4, 300, 0.995, d=3, seed=seed))
+        assert found.different == ()
+        assert np.isnan([(one.pvalue, one.pvalue_differs) for one in found.chains]).all()
+    x = chains(4, 300, 0.5, d=3, seed=1)
+    x[2, 100:] = 2.0 + 0.01 * chains(1, 200, 0.999, d=3)[0]  # hardly moves, far out
+    rows = x.reshape(-1, 3)
+    assert choose_lag(rows, -rows, (300,) * 4).needed and report(x).different == (2,)
+
+
 def test_burn_in():
     x = chains(4, 1000, 0.8, seed=1)
     assert report(x).burn_in == 0
@@ -216,3 +228,14 @@ def test_burn_in():
 def test_effective_draws():
     found = [one.effective_draws for one in report(chains(8, 2000, 0.8)).chains]
     assert 2000 / 9 * 0.5 <= np.mean(found) <= 2000 / 9 * 1.3
+
+
+def test_exchanged_axes_are_noticed():
+    """Draws of shape (draws, chains, d), as some samplers return them."""
+    x = chains(4, 100, 0.5, seed=6)
+    hint = r"more chains than draws in each (4): an array must have the shape (chains, draws, d)"
+    exchanged = fs.gof_test(x.swapaxes(0, 1), np.negative, n_resamples=99, rng=0)
+    assert hint in repr(exchanged) and hint in exchanged.summary()
+    result = fs.gof_test(x, np.negative, n_resamples=99, rng=0)
+    assert "more chains than" not in repr(result)
+    assert f"{result.n_test} of 400 draws, without gaps between stretches" in repr(result)

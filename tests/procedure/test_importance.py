@@ -291,3 +291,17 @@ def test_weights_on_two_samples_only(options):
         assert result.effective_draws == pytest.approx(2.0, rel=1e-6)
         assert result.verdict.startswith("too few to tell")
         assert np.isfinite(result.statistic) and repr(result) and result.summary()
+
+
+@pytest.mark.parametrize("options", [{}, dict(n_slices=1), dict(slices=SLICES), dict(method="ksd")])
+@pytest.mark.parametrize("count", [1, 2])
+def test_all_weight_on_a_draw_or_two(options, count):
+    """What is said of a result works though a half of the samples has hardly any weight."""
+    x = np.random.default_rng(14).standard_normal((500, 3))
+    w = np.where(np.arange(500) < count, 1.0, 1e-8)
+    for seed in range(4):
+        result = fs.gof_test(x, np.negative, weights=w, n_resamples=19, rng=seed, **options)
+        assert "too few to tell" in result.summary() and "too few" in repr(result)
+        assert result._repr_html_() and result.explain(n_resamples=19)
+        with pytest.raises(ValueError, match=r"at least 20 samples.*their weights leave"):
+            result.effects  # noqa: B018
