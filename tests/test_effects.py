@@ -568,6 +568,7 @@ def test_separate_groups_whose_weights_are_wrong_are_not_within():
     result = fs.gof_test(x, model, tolerance={"shift": 0.2}, n_resamples=49, rng=0)
     effects, words = result.effects, result.summary()
     assert result.tolerated.verdict == "undecided" and not result.reject()
+    assert "how many samples would settle it can't be said" in words
     assert effects.rough[:10].all() and not effects.rough[10]  # the groups are not along x[10]
     assert "rough, as the samples are in separate groups: x[0]" in repr(effects)
     assert "every coordinate but x[0], x[1], x[2], x[3] and 6 more is shifted by" in words
