@@ -365,8 +365,11 @@ def call_user(name: str, function: Callable[..., Any], *args: Any) -> Any:
     except MemoryError:  # a matter of the machine, not of the function
         raise
     except Exception as error:
+        said = str(error).rstrip(".")  # some say nothing
         raise ArgumentError(
-            name, f"raised {type(error).__name__} on samples of shape {args[0].shape}: {error}"
+            name,
+            f"raised {type(error).__name__} on samples of shape {args[0].shape}"
+            f"{said and ': '}{said}",
         ) from error
 
 

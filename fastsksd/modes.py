@@ -267,6 +267,8 @@ def _bridge(
     own = log_density(tested) - normal.log_density(tested)
     others = log_p - log_q
     middle = float(np.median(own))
+    if middle == -np.inf:
+        raise ArgumentError("model", "has the density 0 at most of the samples of a mode")
     ratio = 1.0  # of the mass to exp(middle)
     own, others = own - middle, others - middle
     for _ in range(_STEPS):

@@ -297,6 +297,42 @@ def test_names_of_columns_are_in_the_words():
     assert "most of it along beta" in compared.summary()
 
 
+def test_the_larger_discrepancy_is_said_to_be_larger():
+    x = normal()
+    for pair in ("ab", "ba"):
+        compared = fs.compare(x, {name: np.negative for name in pair}, rng=0)
+        assert compared.summary().startswith(
+            f"{pair[0]} and {pair[1]} can't be told apart: their discrepancies are the same."
+        )
+        close = fs.compare(
+            x, {name: {"a": np.negative, "b": lambda x: 0.001 - x}[name] for name in pair}, rng=0
+        )
+        larger = "ab"[int(close["b", "a"].difference > 0)]
+        assert f"the discrepancy of {larger} is larger by {abs(close[0].difference):.3g} (" in (
+            close.summary()
+        )
+
+
+def test_weights_of_separate_groups_are_not_compared():
+    """Discrepancies do not show them, and the words say so."""
+    half, most = (
+        fs.models.GaussianMixture([one, 1.0 - one], [[-3.0], [3.0]], [1.0, 1.0])
+        for one in (0.5, 0.9)
+    )
+    x, y = half.sample(1000, rng=0), most.sample(1000, rng=1)
+    for compared, said in (
+        (fs.compare(y, {"half": half, "most": most}, rng=0), "the samples are in 2 groups with"),
+        (fs.compare({"x": x, "y": y}, half, rng=0), "the samples of y are in 2 groups with"),
+    ):
+        assert compared[0].better is None
+        assert compared.group_weights[-1] == pytest.approx([0.9, 0.1], abs=0.03)
+        for words in (compared.summary(), repr(compared), compared._repr_html_()):
+            assert said in words and "the comparison can" in words and "mode_weights" in words
+        assert compared.to_dict()["group_weights"][-1] == list(compared.group_weights[-1])
+    one = fs.compare(normal(), SHIFTS, rng=0)
+    assert one.group_weights == ((),) and "groups" not in one.summary()
+
+
 def test_result_is_frozen_and_shows_itself():
     compared = fs.compare(normal(), SHIFTS, rng=0)
     with pytest.raises(dataclasses.FrozenInstanceError):

@@ -222,6 +222,21 @@ def test_constant_columns_and_few_samples_are_no_error():
     assert np.isnan(fs.effect_sizes(x[:, :1], np.zeros((60, 1))).shift).all()
 
 
+@pytest.mark.parametrize("n", [1000, 20_000])
+@pytest.mark.parametrize(("part", "place"), [(0.001, 50.0), (0.01, 12.0), (0.01, 50.0)])
+def test_outliers_hardly_count_however_many_samples_there_are(n, part, place):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((n, 2))
+    alone = fs.effect_sizes(x, np.negative)
+    x[rng.permutation(n)[: round(part * n)], 0] = place
+    effects = fs.effect_sizes(x, np.negative)
+    low, high = effects.shift_interval[0]
+    assert -0.02 < effects.shift[0] - alone.shift[0] < 0.1 and high - low < 1.0
+    assert 1.0 < effects.stretch[0] < 1.4
+    np.testing.assert_allclose(effects.shift[1], alone.shift[1], atol=0.02)
+    np.testing.assert_allclose(effects.stretch[1], alone.stretch[1], rtol=0.01)
+
+
 def test_a_constant_column_leaves_the_others_as_they_are():
     x = np.random.default_rng(0).standard_normal((500, 3))
     x[:, 1] = 0.3
@@ -553,6 +568,7 @@ def test_separate_groups_whose_weights_are_wrong_are_not_within():
     result = fs.gof_test(x, model, tolerance={"shift": 0.2}, n_resamples=49, rng=0)
     effects, words = result.effects, result.summary()
     assert result.tolerated.verdict == "undecided" and not result.reject()
+    assert "how many samples would settle it can't be said" in words
     assert effects.rough[:10].all() and not effects.rough[10]  # the groups are not along x[10]
     assert "rough, as the samples are in separate groups: x[0]" in repr(effects)
     assert "every coordinate but x[0], x[1], x[2], x[3] and 6 more is shifted by" in words

@@ -74,6 +74,7 @@ def test_one_mode_has_nothing_to_compare():
         (3, "`model` must be a model"),
         (lambda x: np.zeros((len(x), 7)), r"`model` must return an array of shape \(n,\)"),
         (lambda x: np.full(len(x), np.nan), "`model` returned log-densities that are NaN"),
+        (lambda x: np.full(len(x), -np.inf), "`model` has the density 0 at most of the samples"),
         (lambda x: 1 / 0, "`model` raised ZeroDivisionError"),
         (lambda x: np.full((len(x), 1), np.nan), "`model` returned NaN"),
     ],

@@ -36,6 +36,7 @@ from ..procedure.metric import check_precondition
 from ..procedure.split import Samples, count_of
 from ..procedure.stretches import lay_out
 from ..procedure.u_statistics import UStatistic
+from ..report.caveats import weights_of_groups
 from ..slices import as_slices
 from .table import Comparison
 
@@ -171,6 +172,10 @@ def compare(
         draws_needed=max((one.needed for one in lags), default=0),
         neighbour_correlation=max(correlations, default=0.0),
         coordinates=loaded[0].names,
+        group_weights=tuple(
+            weights_of_groups(one.x, 1.0 if part.lag is None else part.lag.length)
+            for one, part in zip(loaded[: len(sets)], sets, strict=True)
+        ),
         level=level,
         _alone=alone,
         _pairs=pairs,

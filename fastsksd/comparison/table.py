@@ -79,6 +79,10 @@ class Comparison:
         Of samples taken as independent, as in `GofResult`.
     coordinates : tuple of str or None
         Names of the coordinates, where samples have names of columns.
+    group_weights : tuple of tuple of float
+        For each set of samples (for models there is one) the weights of the groups that it is in,
+        with hardly any sample in between; empty for one group. Discrepancies do not show whether
+        these weights are right, see `mode_weights`.
     level : float
         Confidence of the intervals.
 
@@ -107,6 +111,7 @@ class Comparison:
     draws_needed: int = 0
     neighbour_correlation: float = 0.0
     coordinates: tuple[str, ...] | None = None
+    group_weights: tuple[tuple[float, ...], ...] = ()
     level: float = 0.95
     _alone: tuple[UStatistic, ...] = ()
     _pairs: Mapping[tuple[int, int], UStatistic] | None = None
@@ -248,6 +253,7 @@ class Comparison:
             "ranking": list(self.ranking),
             "groups": [list(group) for group in self.groups],
             "may_be_right": list(self.may_be_right),
+            "group_weights": [list(weights) for weights in self.group_weights],
         }
 
     def summary(self) -> str:

@@ -16,9 +16,9 @@ estimates shift and stretch together. Three details make it work in practice.
 - *Nuisance.* The scale of the whole vector, with score ``-s.x - d``, is estimated along with the
   two, as in a multivariate t distribution it is felt along every direction.
 - *Step.* The scale's mean score enters as ``log mean(-t y)`` and the information is taken relative
-  to its mean, unless that mean is uncertain by more than a quarter. The step is then exact for
-  normal models at any shift and stretch, and for generalised normal models (Laplace among them) at
-  any stretch. Elsewhere it is exact to first order.
+  to its mean, unless that mean is uncertain by more than a quarter or half of it is due to
+  outliers. The step is then exact for normal models at any shift and stretch, and for generalised
+  normal models (Laplace among them) at any stretch. Elsewhere it is exact to first order.
 
 As a regression on the scores this is the method of zero-variance control variates [1]_: the
 estimate is the mean, or the spread, of the samples less what the model says it is.

@@ -21,6 +21,7 @@ _FLOOR = 1e-12  # smallest eigenvalue of a covariance, relative to the largest
 _BLOCK = 2**20  # numbers of an array in memory at a time
 _ENOUGH = 2  # samples for each dimension from which on y is regressed on all scores
 _SHEARED = 0.1  # part of the variance of r.s from which on the slice has a shear
+_OUTLYING = 0.5  # part of a mean that is due to outliers from which on its logarithm is not taken
 _UNCERTAIN = 0.25  # relative error of a mean from which on its logarithm is not taken
 
 
@@ -88,11 +89,13 @@ class _Scale(NamedTuple):
     relative: np.ndarray
 
     @classmethod
-    def of(cls, products: Array) -> _Scale:
-        """From ``-t y`` with centred t and y, (n, k)."""
+    def of(cls, products: Array, outlying: Array) -> _Scale:
+        """From ``-t y`` with centred t and y, (n, k), and the part of their sums by outliers."""
         n = products.shape[0]
         width = products.sum(axis=0) / (n - 1.0)
         relative = width > products.std(axis=0) / np.sqrt(n) / _UNCERTAIN
+        # What outliers add to the mean of one feature, others take off: a logarithm would not.
+        relative &= outlying <= _OUTLYING * n * width
         unit = np.where(relative, products.mean(axis=0), 1.0)
         mean = np.where(relative, np.log(np.where(relative, width, 1.0)), width - 1.0)
         return cls((products - products.mean(axis=0)) / unit, mean, unit, relative)
@@ -168,6 +171,9 @@ class ScoreRegression:
         count = max(d - np.count_nonzero(self.constant), 1)
         self.whole = -np.einsum("nd,nd->n", self.s - self.mean_score, self.y) / count
         self.whole -= outlying @ self.mean_score / count
+        row, column = np.nonzero(~self.kept)
+        far = (self.s[row, column] - self.mean_score[column]) * self.y[row, column]
+        self.outlying = np.abs(far).sum(keepdims=True) / count
 
     def _learn(self, f: Array, kept: Array) -> list[_Fold]:
         """Regressions of `f`, the samples without outliers, on the scores, for each fold.
@@ -266,9 +272,9 @@ class ScoreRegression:
         # Centred at the mean of the samples without outliers, which a mean would follow anywhere.
         products = -t * y - mean_t * (y - f)
         width = products.sum(axis=0) / (n - 1.0)
-        scales = [_Scale.of(products)]
+        scales = [_Scale.of(products, np.abs(np.where(kept, 0.0, products)).sum(axis=0))]
         if d > 1:
-            whole = _Scale.of(self.whole[:, None])
+            whole = _Scale.of(self.whole[:, None], self.outlying)
             scales.append(
                 _Scale(*(np.broadcast_to(one, one.shape[:-1] + width.shape) for one in whole))
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import numpy as np
 from .._typing import Array
 from .._validate import Option, OptionFormat
 from ..procedure.fitted import Fitted
-from ..procedure.modes import Modes, find_modes
+from ..procedure.modes import find_modes
 from ..procedure.precision import MATTERS
 from ..procedure.split import Samples
 
@@ -24,7 +24,7 @@ _QUARTILES = (0.25, 0.5, 0.75)
 _FEW = 100  # samples below which the multinomial bootstrap rejects too often
 _STEPS = 0.1  # distinct values of a coordinate, relative to samples, that are few
 _FOR_STEPS = 2000  # samples whose values are counted
-_LOOKED_AT = 20_000  # samples in which separated modes are looked for
+_LOOKED_AT = 20_000  # samples of which quantiles and separated modes are looked for
 _MANY = 500  # samples from which on the limit distribution is trusted
 
 
@@ -160,8 +160,9 @@ def caveats_of_samples(
             text += "; if they are copies, p-values are too small"
         caveats.append(Caveat(text))
     caveats += _of_steps(steps, names)
-    every = max(1, n // _LOOKED_AT)
-    caveats += _of_modes(find_modes(samples.x[::every], max(1.0, result.lag / every)))
+    weights = weights_of_groups(samples.x, result.lag)
+    if weights:
+        caveats.append(Caveat(separate({"": weights}, "test")))
     if strongest is None or result.slices is None:
         return tuple(caveats)
     first = result.slices[strongest]
@@ -199,18 +200,27 @@ def _of_steps(steps: dict[int, int], names: Sequence[str]) -> list[Caveat]:
     return [Caveat(f"{', '.join(listed[:3])}{more}, and the test is for continuous variables")]
 
 
-def _of_modes(modes: Modes) -> list[Caveat]:
-    """Of samples in groups with hardly any sample in between."""
-    if modes.n_modes == 1:
-        return []
-    weights = ", ".join(f"{one:.2g}" for one in np.sort(modes.weights)[::-1])
-    return [
-        Caveat(
-            f"the samples are in {modes.n_modes} groups with hardly any sample in between (weights "
-            f"{weights}), and the test can't see whether these weights are right: "
-            "fastsksd.mode_weights compares them with a log-density or a score function"
-        )
+def weights_of_groups(x: Array, lag: float) -> tuple[float, ...]:
+    """Weights of groups with hardly any sample in between, the largest first; none of one group."""
+    every = max(1, len(x) // _LOOKED_AT)
+    modes = find_modes(x[::every], max(1.0, lag / every))
+    return tuple(np.sort(modes.weights)[::-1].tolist()) if modes.n_modes > 1 else ()
+
+
+def separate(groups: Mapping[str, Sequence[float]], what: str) -> str:
+    """Of samples in groups with hardly any sample in between; `what` was made of them.
+
+    `groups` has the weights of each set of samples, by names that may be empty.
+    """
+    listed = [
+        f"the samples{name and ' of '}{name} are in {len(weights)} groups with hardly any sample "
+        f"in between (weights {', '.join(f'{one:.2g}' for one in weights)})"
+        for name, weights in groups.items()
     ]
+    return (
+        f"{', '.join(listed)}, and the {what} can't see whether these weights are right: "
+        "fastsksd.mode_weights compares them with a log-density or a score function"
+    )
 
 
 def caveats_of_outliers(*seen: tuple[Array, Array]) -> tuple[Caveat, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .caveats import dependent
+from .caveats import dependent, separate
 from .directions import check_coordinates, direction, leading
 from .tables import html_table, text_table
 
@@ -67,15 +67,32 @@ def summary(compared: Comparison) -> str:
         sentences.append(
             f"The {noun} of {_listed(right)} {verb} not told from 0; gof_test says more."
         )
-    if compared.neighbour_correlation:
-        sentences.append(f"Caution: {dependent(compared.neighbour_correlation).text}.")
+    sentences += [f"Caution: {text}." for text in _cautions(compared)]
     return " ".join(sentences)
+
+
+def _cautions(compared: Comparison) -> list[str]:
+    """What makes a comparison wrong, or blind."""
+    found = []
+    if compared.neighbour_correlation:
+        found.append(dependent(compared.neighbour_correlation).text)
+    names = ("",) if compared.of_models else compared.names
+    groups = {
+        name: weights
+        for name, weights in zip(names, compared.group_weights, strict=False)
+        if weights
+    }
+    return [*found, separate(groups, "comparison")] if groups else found
 
 
 def _pair(compared: Comparison) -> str:
     row = compared[0]
     if row.better is None:
         both = f"{row.first} and {row.second} can't be told apart"
+        if row.difference == 0.0:
+            return f"{both}: their discrepancies are the same."
+        if row.difference < 0.0:
+            row = compared[row.second, row.first]
         return (
             f"{both}: the discrepancy of {row.first} is larger by {row.difference:.3g} "
             f"({_said(row.interval)}; p-value {row.pvalue:.3g})."
@@ -135,9 +152,7 @@ def _notes(compared: Comparison) -> list[str]:
         f"{samples} samples compared along {len(compared.slices)} slices, {compared.n_train} used "
         "to learn units, slices and bandwidths"
     )
-    if compared.neighbour_correlation:
-        notes.append(f"caution: {dependent(compared.neighbour_correlation).text}")
-    return notes
+    return [*notes, *(f"caution: {text}" for text in _cautions(compared))]
 
 
 def _strongest(compared: Comparison) -> list[Difference]:

@@ -364,13 +364,11 @@ def tolerated_said(tolerated: Tolerated, rejected: bool) -> str:
         return f"{start}: every effect is surely below {listed} ({tolerated.level:.0%} confidence)."
     if tolerated.verdict == "beyond":
         return f"Surely beyond the tolerance of {listed}: {tolerated.worst}."
-    more = "more samples than can be said"
+    # A number is not known where rows are rough, too; then more samples would be of no use.
+    more = "how many samples would settle it can't be said"
     if tolerated.n_needed is not None:
-        more = f"about {tolerated.n_needed:,} samples"
-    return (
-        f"Undecided whether within the tolerance of {listed}: {more} would settle it "
-        f"({tolerated.worst})."
-    )
+        more = f"about {tolerated.n_needed:,} samples would settle it"
+    return f"Undecided whether within the tolerance of {listed}: {more} ({tolerated.worst})."
 
 
 def _effects(effects: Effects) -> list[str]:

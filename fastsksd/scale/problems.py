@@ -156,4 +156,5 @@ def travels(function: object) -> bool:
 
 def message_of(error: BaseException) -> str:
     """An error in one line."""
-    return f"{type(error).__name__}: {error}"
+    said = str(error)  # some say nothing
+    return f"{type(error).__name__}{said and ': '}{said}"

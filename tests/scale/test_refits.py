@@ -185,6 +185,13 @@ def test_too_many_failures_stop_and_lose_nothing(tmp_path):
     assert again.pvalue == fs.gof_test(NORMAL, fit=quiet(), **{**QUICK, "n_resamples": 99}).pvalue
 
 
+def raising(error):
+    def fit(x):
+        raise error
+
+    return fit
+
+
 class NoDraws:
     """A model with a sampler of other samples than asked for."""
 
@@ -203,6 +210,11 @@ class NoDraws:
         (lambda x: x, "`fit` must return a model.*returned ndarray"),
         (Failing(2.0, "too big"), None),
         (lambda x: 1 / 0, "`fit` raised ZeroDivisionError"),
+        (
+            raising(np.linalg.LinAlgError),
+            r"`fit` raised LinAlgError on samples of shape \(60, 2\)\.$",
+        ),
+        (raising(ValueError("no.")), r"`fit` raised ValueError .*: no\.$"),
         (lambda x: lambda y: np.nan * y, "`fit` returned a model that can't be tested.*NaN"),
         (NoDraws, "`fit` must return a model with .sample.*2 columns"),
     ],
