@@ -192,6 +192,9 @@ def run(
                     count += 1
                     if progress is not None:
                         progress(count, len(tasks))
+            if unfinished is not None:
+                with contextlib.suppress(OSError):
+                    unfinished.rmdir()  # unless the state of a killed task is there
         except (ProcessesDied, cluster.ClientLost) as error:
             raise RunError(
                 f"{error}. The {count} trials before are kept; continue with --resume."
@@ -326,9 +329,7 @@ def _run_task(name: str, settings: Settings, unfinished: Path | None, task: Task
         return _rounded(experiment.run_task(task, settings, rng))
     state = unfinished / f"{zlib.crc32(task_key(task).encode()):08x}.npz"
     rows = _rounded(experiment.run_task(task, settings, rng, state))
-    state.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        state.parent.rmdir()  # unless another task is there
+    state.unlink(missing_ok=True)  # the folder stays: another task may be about to write to it
     return rows
 
 
