@@ -81,6 +81,18 @@ def differences(x, score, **options):
     return [one.value(x), one.jacobian(x, r), one.second_moment(options.get("debias", True))]
 
 
+def estimated(name):
+    """A class of estimates, made and evaluated."""
+    kind = getattr(fs.score_difference, name)
+
+    def use(y, r=(0.6, 0.8), debias=True, **given):
+        one = kind(**given)
+        found = [one.value(y), one.jacobian(y, r), one.second_moment(debias)]
+        return [*found, one.sensitivity(np.eye(2), debias)(np.eye(2))]
+
+    return use, keywords(kind) | {"y", "r", "debias"}
+
+
 def drawn(x, score, names=None, chain=None, level=0.95, **options):
     """Draws of a sampler, tested."""
     x = np.asarray(x, float)
