@@ -154,3 +154,8 @@ FOUND["score_difference.KernelSmoothed"] = [
 ]
 FOUND["learning.fit_ica"] = [dict(x_train=Samples(n=20), x_test=Samples(n=8), checkpoint=True)]
 FOUND["baselines.RFSD"] = [dict(seed=0, df=LONG)]
+FOUND["interop.Draws"] += [dict(x=Samples(form="complex"), score=Scores(), n_resamples=19)]
+FOUND["interop.Draws.diagnose"] = [
+    dict(x=Samples(n=20), score=Scores(), n_resamples=19, names=names)
+    for names in (True, (), [1, 2, 3])
+]
