@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import math
+import numbers
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +25,7 @@ from ._validate import Overflow, evaluate_score
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _FAR = 1e10  # sizes of its column from which on a single entry is to blame
-_FAR_OFF = 40  # powers of ten from the size of the samples, beyond which a bandwidth is to blame
+_FAR_OFF = 40  # powers of ten from the size of the samples, beyond which an option is to blame
 _interrupts = 0
 
 
@@ -108,6 +110,11 @@ def overflow_in(arguments: Mapping[str, Any], samples: str) -> Overflow:
             "usual size of that column: the statistic overflows",
             remedy="Check that entry.",
         )
+    options = {name: value for name, value in arguments.items() if name not in (*arrays, "rng")}
+    for name, value in options.items():
+        odd = _odd_number(value)
+        if odd is not None:
+            return Overflow(name, f"holds {odd}, with which the statistic overflows")
     largest = ", ".join(
         f"of `{one.name}` {one.value:.1e} (row {one.row}, column {one.column})" for one in extremes
     )
@@ -128,6 +135,18 @@ def _arrays_of(arguments: Mapping[str, Any], samples: str) -> dict[str, Any]:
             arrays[samples] = x
             arrays["score"] = evaluate_score(arguments["score"], x)
     return arrays
+
+
+def _odd_number(value: Any) -> str | None:
+    """The first number of an option, or within it, that is no size of anything, in words."""
+    if isinstance(value, Mapping):
+        found = ((name, _odd_number(one)) for name, one in value.items())
+        return next((f"{name!r}: {odd}" for name, odd in found if odd is not None), None)
+    if isinstance(value, list | tuple):
+        return next(filter(None, map(_odd_number, value)), None)
+    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not value:
+        return None
+    return f"{value:.0e}" if abs(math.log10(abs(value))) > _FAR_OFF else None
 
 
 class _Extreme(NamedTuple):

@@ -317,12 +317,14 @@ def check_score(score: Score, name: str = "score") -> Score:
         array = np.asarray(score)
     except Exception as error:
         raise ArgumentTypeError(name, f"could not be read as an array: {error}") from error
-    if array.dtype.kind not in "fiub" or array.ndim == 0:
+    if array.ndim == 0 or array.dtype.kind in "SUV":
         raise ArgumentTypeError(
             name,
             "must be an (n, d) array, a callable x -> (n, d), or a model with a .score method; "
             f"got {type(score).__name__}",
         )
+    if array.dtype.kind not in "fiub":
+        real_array(name, score)
     return score
 
 
@@ -365,6 +367,8 @@ def call_user(name: str, function: Callable[..., Any], *args: Any) -> Any:
     except MemoryError:  # a matter of the machine, not of the function
         raise
     except Exception as error:
+        if isinstance(error, AboutArgument) and error.argument == name.partition(".")[0]:
+            raise
         said = str(error).rstrip(".")  # some say nothing
         raise ArgumentError(
             name,

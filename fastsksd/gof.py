@@ -210,8 +210,8 @@ def gof_test(
             Pair by pair, exact to round-off.
         "fourier"
             From Fourier series, in time linear in n, exact to `tol`. Slices whose series would be
-            too long (a bandwidth of a thousandth of the range) go to "direct"; the result's
-            `engine` names what was used.
+            too long (a bandwidth of a thousandth of the range) go to "direct", and so do few
+            samples along many slices, see Notes; the result's `engine` names what was used.
         "cuda", "cuda32"
             On a GPU, slices and null distribution included; "cuda32" pair by pair in single
             precision, with errors of about 1e-6 of the terms.

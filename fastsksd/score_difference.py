@@ -27,14 +27,18 @@ keeps the signal visible in high dimension.
 from __future__ import annotations
 
 import functools
-from typing import Any, ClassVar, cast
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
-from ._typing import Array, EngineName, KernelLike, Score
+from ._doors import door
+from ._strict import strict_numbers
+from ._typing import Array, ArrayLike, EngineName, KernelLike, Score
 from ._validate import (
     ArgumentError,
     Option,
+    Overflow,
     check_choice,
     check_flag,
     check_number,
@@ -49,6 +53,7 @@ from .compute.sensitivity import DenseOperators, KernelizedSensitivity, Smoothed
 from .engines import KernelMatrix, kernel_matrix
 from .kernels import RBF, as_kernel
 from .models import Model
+from .models.base import check_direction
 
 __all__ = [
     "ESTIMATORS",
@@ -61,7 +66,30 @@ __all__ = [
     "score_difference",
 ]
 
+_Method = TypeVar("_Method", bound=Callable[..., Array])
 _WIDTHS = (1e-70, 1e70)  # whose fourth powers, in the units of H_r, neither vanish nor overflow
+
+
+def _guarded(method: _Method) -> _Method:
+    """A method that refuses samples, points or scores for which its numbers overflow."""
+
+    @functools.wraps(method)
+    def checked(self: ScoreDifference, *args: Any, **kwargs: Any) -> Array:
+        try:
+            with strict_numbers():
+                values = method(self, *args, **kwargs)
+            if np.isfinite(values).all():
+                return values
+            error = None
+        except (FloatingPointError, OverflowError) as caught:
+            error = caught
+        raise Overflow(
+            "x",
+            "or its scores are so large or small that the score difference overflows",
+            remedy="Rescale the samples, and the scores by the inverse.",
+        ) from error
+
+    return cast(_Method, checked)
 
 
 class ScoreDifference:
@@ -95,7 +123,13 @@ class ScoreDifference:
     has_noise: ClassVar[bool] = False
     x: Array
 
-    def value(self, y: Array) -> Array:
+    def _points(self, y: ArrayLike) -> Array:
+        return check_samples(y, "y", d=self.x.shape[1])
+
+    def _directions(self, r: ArrayLike) -> Array:
+        return check_samples(r, "r", d=self.x.shape[1])
+
+    def value(self, y: ArrayLike) -> Array:
         """Evaluate the score difference ``f``.
 
         Parameters
@@ -110,7 +144,7 @@ class ScoreDifference:
         """
         raise NotImplementedError
 
-    def jacobian(self, y: Array, r: Array) -> Array:
+    def jacobian(self, y: ArrayLike, r: ArrayLike) -> Array:
         """Differentiate the score difference along a direction.
 
         Parameters
@@ -127,6 +161,7 @@ class ScoreDifference:
         """
         raise NotImplementedError
 
+    @_guarded
     def second_moment(self, debias: bool = True) -> Array:
         """Compute the matrix S of Algorithm 1.
 
@@ -143,7 +178,7 @@ class ScoreDifference:
         f = self.value(self.x)
         return product(f.T, f.T) / f.shape[0]
 
-    def sensitivity(self, r: Array, debias: bool = True) -> Operators:
+    def sensitivity(self, r: ArrayLike, debias: bool = True) -> Operators:
         """Make products with the matrices H_r of Algorithm 1.
 
         Parameters
@@ -158,6 +193,7 @@ class ScoreDifference:
         Operators
             A function from vectors (m, d) to their products ``H_r u_r``, (m, d).
         """
+        r = self._directions(r)
         matrices = np.empty((r.shape[0], self.x.shape[1], self.x.shape[1]))
         for h, direction in zip(matrices, r, strict=True):
             gradients = self.jacobian(self.x, direction)
@@ -186,15 +222,19 @@ class ExactDifference(ScoreDifference):
 
     name = "exact"
 
-    def __init__(self, x: Array, score: Score, score_q: Score):
-        self.x = x
+    def __init__(self, x: ArrayLike, score: Score, score_q: Score):
+        self.x = check_samples(x)
         self.p = _differentiable("score", score, "exact")
         self.q = _differentiable("score_q", score_q, "exact")
 
-    def value(self, y: Array) -> Array:
+    @_guarded
+    def value(self, y: ArrayLike) -> Array:
+        y = self._points(y)
         return evaluate_score(self.p, y, "score") - evaluate_score(self.q, y, "score_q")
 
-    def jacobian(self, y: Array, r: Array) -> Array:
+    @_guarded
+    def jacobian(self, y: ArrayLike, r: ArrayLike) -> Array:
+        y, r = self._points(y), check_direction(r, self.x.shape[1])
         return _along("score", self.p, y, r) - _along("score_q", self.q, y, r)
 
 
@@ -247,27 +287,38 @@ class KernelSmoothed(ScoreDifference):
     has_noise = True
 
     def __init__(
-        self, x: Array, scores: Array, width: float | None = None, engine: EngineName = "auto"
+        self,
+        x: ArrayLike,
+        scores: ArrayLike,
+        width: float | None = None,
+        engine: EngineName = "auto",
     ):
-        self.x = x
-        self.width = _checked_width(median_distance(x) if width is None else width)
-        self.smoother = _Smoother(kernel_matrix(engine, x, self.width), scores, 1.0 / x.shape[0])
+        self.x = check_samples(x, min_rows=2)
+        scores = evaluate_score(scores, self.x, "scores")
+        self.width = _checked_width(self.x, width)
+        matrix = kernel_matrix(engine, self.x, self.width)
+        self.smoother = _Smoother(matrix, scores, 1.0 / self.x.shape[0])
 
-    def value(self, y: Array) -> Array:
-        return self.smoother.value(y)
+    @_guarded
+    def value(self, y: ArrayLike) -> Array:
+        return self.smoother.value(self._points(y))
 
-    def jacobian(self, y: Array, r: Array) -> Array:
+    @_guarded
+    def jacobian(self, y: ArrayLike, r: ArrayLike) -> Array:
+        y, r = self._points(y), check_direction(r, self.x.shape[1])
         return self.smoother.jacobian(y, r)
 
+    @_guarded
     def second_moment(self, debias: bool = True) -> Array:
         # Debiased: a U-statistic over three distinct samples.
-        if not debias:
+        if not check_flag("debias", debias):
             return super().second_moment()
         n = self.x.shape[0]
         total = self.smoother.matrix.triple_moment(self.smoother.placed)
         return total / (n * (n - 1.0) * (n - 2.0))
 
-    def sensitivity(self, r: Array, debias: bool = True) -> Operators:
+    def sensitivity(self, r: ArrayLike, debias: bool = True) -> Operators:
+        r, debias = self._directions(r), check_flag("debias", debias)
         return SmoothedSensitivity(self.smoother.matrix, self.smoother.placed, r, debias)
 
 
@@ -298,14 +349,16 @@ class KernelizedDifference(KernelSmoothed):
 
     name = "ksd"
 
+    @_guarded
     def second_moment(self, debias: bool = True) -> Array:
         # M = E f(x) k(x, x') f(x')^T
-        n = self.x.shape[0]
+        n, debias = self.x.shape[0], check_flag("debias", debias)
         total = self.smoother.matrix.pair_moment(self.smoother.placed, 0.0 if debias else 1.0)
         total /= n * (n - 1.0) if debias else n**2
         return 0.5 * (total + total.T)
 
-    def sensitivity(self, r: Array, debias: bool = True) -> Operators:
+    def sensitivity(self, r: ArrayLike, debias: bool = True) -> Operators:
+        r, debias = self._directions(r), check_flag("debias", debias)
         return KernelizedSensitivity(self.smoother.matrix, self.smoother.placed, r, debias)
 
 
@@ -342,20 +395,21 @@ class SteinGradient(ScoreDifference):
 
     def __init__(
         self,
-        x: Array,
+        x: ArrayLike,
         score: Score,
         eta: float = 0.1,
         width: float | None = None,
         engine: EngineName = "auto",
     ):
-        self.x = x
+        self.x = check_samples(x, min_rows=2)
         self.p = _differentiable("score", score, "ge")
         self.eta = check_number("eta", eta, 0.0, strict=True)
-        self.width = _checked_width(median_distance(x) if width is None else width)
-        matrix = kernel_matrix(engine, x, self.width)
+        self.width = _checked_width(self.x, width)
+        matrix = kernel_matrix(engine, self.x, self.width)
         self.smoother = _Smoother(matrix, matrix.ridge_scores(self.eta), -1.0 / self.eta)
 
-    def score_q(self, y: Array) -> Array:
+    @_guarded
+    def score_q(self, y: ArrayLike) -> Array:
         """Estimate s_q at any points; at the samples, the Stein gradient estimator itself.
 
         Parameters
@@ -368,12 +422,16 @@ class SteinGradient(ScoreDifference):
         (k, d) array
             The estimate at each row of `y`.
         """
-        return self.smoother.value(y)
+        return self.smoother.value(self._points(y))
 
-    def value(self, y: Array) -> Array:
+    @_guarded
+    def value(self, y: ArrayLike) -> Array:
+        y = self._points(y)
         return evaluate_score(self.p, y, "score") - self.score_q(y)
 
-    def jacobian(self, y: Array, r: Array) -> Array:
+    @_guarded
+    def jacobian(self, y: ArrayLike, r: ArrayLike) -> Array:
+        y, r = self._points(y), check_direction(r, self.x.shape[1])
         return _along("score", self.p, y, r) - self.smoother.jacobian(y, r)
 
 
@@ -412,6 +470,7 @@ def needs_function(estimator: str | ScoreDifference) -> bool:
     return ESTIMATORS[check_choice("estimator", estimator, ESTIMATORS)].needs_function
 
 
+@door
 def score_difference(
     x: Array,
     score: Score,
@@ -532,7 +591,12 @@ def _width(kernel: KernelLike) -> float | None:
     return None if kernel.bandwidth == "median" else kernel.bandwidth
 
 
-def _checked_width(width: float) -> float:
+def _checked_width(x: Array, width: float | None) -> float:
+    """The width given, or the median distance between samples."""
+    if width is None:
+        width = median_distance(x)
+    else:
+        width = check_number("width", width, 0.0, strict=True)
     if not _WIDTHS[0] <= width <= _WIDTHS[1]:
         raise ArgumentError(
             "x",

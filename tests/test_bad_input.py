@@ -99,6 +99,16 @@ GOF = {
         r"`score` holds NaN or infinity in 1 of 60 rows \(row 7\)",
     ),
     "score returns text": (dict(score=lambda x: np.full(x.shape, "a")), TypeError, "`score`"),
+    "score array of complex numbers": (
+        dict(score=-X + 0j),
+        TypeError,
+        "`score` must be an array of real numbers; got dtype complex128",
+    ),
+    "score of a model raises": (
+        dict(score=fs.models.Model.from_score(raising), n_slices=1, estimator="ge"),
+        ValueError,
+        r"^`score` raised RuntimeError on samples of shape \(60, 3\): no luck\.$",
+    ),
     "score is a string": (dict(score="normal"), TypeError, "`score` must be an"),
     "score is None": (dict(score=None), TypeError, "`score` is missing"),
     "n_slices zero": (dict(n_slices=0), ValueError, "`n_slices` must be between 1 and 3; got 0"),

@@ -142,3 +142,18 @@ def test_interrupts_at_random_times_end_in_keyboard_interrupt():
             while True:
                 fs.gof_test(x, np.negative, rng=0, n_resamples=99)
         timer.join()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(multiples=(1.0, 1e-300)), "`multiples` holds 1e-300"),
+        (
+            dict(n_slices=1, refine={"epochs": 1, "learning_rate": 1e300}),
+            r"`refine` holds 'learning_rate': 1e\+300",
+        ),
+    ],
+)
+def test_an_option_that_makes_numbers_overflow_is_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        fs.gof_test(X, np.negative, n_resamples=9, rng=10**200, **options)

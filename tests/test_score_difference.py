@@ -202,3 +202,34 @@ def test_an_outlier_does_not_spoil_the_others(estimator):
     near = make(x).value(y) + (0 if estimator == "ke" else y)
     with_far = make(far).value(y) + (0 if estimator == "ke" else y)
     np.testing.assert_allclose(with_far, share * near, rtol=1e-6, atol=1e-8)
+
+
+BAD = {
+    "samples that are a word": (lambda x: sd.KernelSmoothed("x", -x), "`x`"),
+    "scores of other samples": (lambda x: sd.KernelSmoothed(x, -x[:5]), "`scores`"),
+    "a width that is a word": (lambda x: sd.KernelSmoothed(x, -x, width="x"), "`width`"),
+    "points in other dimensions": (
+        lambda x: sd.KernelizedDifference(x, -x).value(x[:, :1]),
+        "`y` must have 2 columns",
+    ),
+    "a direction that is a matrix": (
+        lambda x: sd.SteinGradient(x, np.negative).jacobian(x, np.eye(2)),
+        "`r`",
+    ),
+    "directions that are one": (lambda x: sd.KernelSmoothed(x, -x).sensitivity(np.ones(2)), "`r`"),
+    "scores whose squares overflow": (
+        lambda x: sd.score_difference(x, -1e160 * x).second_moment(),
+        "`x` or its scores are so large",
+    ),
+    "an outlier": (
+        lambda x: sd.score_difference(np.r_[x, [[1e200, 0.0]]], np.negative, estimator="ge"),
+        r"`x` is 1.0e\+200 in row 30, column 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_classes_explain_bad_input_too(case):
+    call, message = BAD[case]
+    with pytest.raises((TypeError, ValueError), match=message):
+        call(np.random.default_rng(0).standard_normal((30, 2)))

@@ -48,6 +48,7 @@ References
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numba
@@ -154,7 +155,7 @@ class RFSD(Baseline):
         radius, _ = self._shape(c, d)  # sqrt(df) times the paper's scale
         if self.scale == "samples":
             # Gaussian samples have a median distance of about sqrt(2 d).
-            radius = np.sqrt(self.df) * c / (self.width * np.sqrt(2.0 * d))
+            radius = math.sqrt(self.df) * c / (self.width * np.sqrt(2.0 * d))
         # A chi-square of few degrees of freedom may come out as zero.
         return x.mean(axis=0) + radius * normal / np.sqrt(np.maximum(chi_square, 1e-100)), c
 

@@ -15,6 +15,7 @@ from ..procedure.location_scale import marginal_pvalues
 from ..procedure.mixing import bulk_and_tail_size, split_chains, split_rhat
 from ..procedure.precision import MATTERS
 from ..report.caveats import imprecise, swapped_axes
+from ..report.directions import check_coordinates
 from ..report.rates import holm
 from ..report.tables import estimate_cells, html_table, rough_note, text_table, weights_fact
 from ..report.wording import effect_words
@@ -271,6 +272,7 @@ class Diagnosis:
 
 def diagnose(draws: Draws, level: float, options: dict[str, Any]) -> Diagnosis:
     """The diagnosis of draws, see `Draws.diagnose`."""
+    check_coordinates(draws.names, np.shape(draws.x)[-1])
     chain = np.unique(draws.chain, return_inverse=True)[1].reshape(-1)
     still = [
         name for name, width in zip(draws.names, np.ptp(draws.x, axis=0), strict=True) if not width

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ..scale.checkpoint import check_checkpoint
+
 
 def save_checkpoint(
     path: str | os.PathLike[str], settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
@@ -34,7 +36,7 @@ def load_checkpoint(
     path: str | os.PathLike[str], settings: Mapping[str, Any]
 ) -> dict[str, np.ndarray] | None:
     """The arrays at `path`, or None if there is no file; an error if its settings are others."""
-    path = Path(path)
+    path = check_checkpoint(path)
     if not path.exists():
         return None
     try:

@@ -197,8 +197,13 @@ class StudentT(_Independent):
         x = check_fit_samples(x, lambda d: 3)
         if df is not None:
             df = check_number("df", df, 0, strict=True)
-        df, loc, scale = _fit_student(x, df)
-        return cls(x.shape[1], df, scale, loc)
+        with np.errstate(all="ignore"):
+            found, loc, scale = _fit_student(x, df)
+        if not (np.isfinite(loc).all() and np.isfinite(scale).all() and scale.min() > 0.0):
+            if df is None:
+                raise ArgumentError("x", "is such that the scale of the fit vanishes or overflows")
+            raise ArgumentError("df", f"is {df:g}, for which the scale of the fit vanishes")
+        return cls(x.shape[1], found, scale, loc)
 
     def _draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Array:
         return student_draws(rng, self.df, shape)

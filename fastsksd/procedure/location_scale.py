@@ -22,6 +22,7 @@ _BLOCK = 2**20  # numbers of an array in memory at a time
 _ENOUGH = 2  # samples for each dimension from which on y is regressed on all scores
 _SHEARED = 0.1  # part of the variance of r.s from which on the slice has a shear
 _OUTLYING = 0.5  # part of a mean that is due to outliers from which on its logarithm is not taken
+_PERFECT = 1.0 - 1e-12  # correlations beyond which there is one variable and not two
 _UNCERTAIN = 0.25  # relative error of a mean from which on its logarithm is not taken
 
 
@@ -373,7 +374,9 @@ class ScoreRegression:
             influence = -u * y - 0.5 * shear * (u * u + y * y)
             sizes = _sizes(influence, chain)
             error = influence.std(axis=0) / np.sqrt(sizes) / (1.0 - shear**2)
-            unknown = ~((part.var(axis=0) > _SHEARED * total) & np.isfinite(error)) | (d == 1)
+            # The error of a perfect correlation is round-off.
+            known = (part.var(axis=0) > _SHEARED * total) & (np.abs(shear) < _PERFECT)
+            unknown = ~(known & np.isfinite(error)) | (d == 1)
             lengths = np.linalg.norm(mean, axis=1, keepdims=True)
             across = np.where(unknown[:, None], 0.0, mean / lengths)
         shear, error, sizes = (np.where(unknown, np.nan, one) for one in (shear, error, sizes))

@@ -41,7 +41,7 @@ from ..compute.chi_square import (
     positive_exp,
     weighted_chi_square_draws,
 )
-from ..compute.linalg import eigenvalues_of_product, gram, product
+from ..compute.linalg import eigenvalues_of_product, gram, low_rank_root, product
 from ..compute.pointwise import diagonal_term
 from ..compute.series import fitted_series
 from ..engines.kernel_series import TOLERANCE, check_tolerance
@@ -325,9 +325,18 @@ class Accumulator:
         basis = {key: _range(self._moments[key, key]) for key in keys}
         ends = np.cumsum([0, *(basis[key].shape[1] for key in keys)])
         if ends[-1] > _MOST_FEATURES:
-            raise self._too_narrow(
-                f"the limit distribution needs the eigenvalues of a matrix of {ends[-1]} rows",
-                ". The attribute statistics of an Accumulator needs no eigenvalues.",
+            reason = f"the limit distribution needs the eigenvalues of a matrix of {ends[-1]} rows"
+            also = ". The attribute statistics of an Accumulator needs no eigenvalues."
+            if len(keys) > 2 * len(self.slices):
+                raise self._too_narrow(reason, also)
+            raise ArgumentError(
+                "slices",
+                f"are {len(self.slices)}, with which {reason}",
+                remedy=(
+                    "Give fewer, or leave them out to test the family, or gof_test with ",
+                    _WILD,
+                    also,
+                ),
             )
         rows = {key: slice(ends[k], ends[k + 1]) for k, key in enumerate(keys)}
         second, coupling = np.zeros((2, ends[-1], ends[-1]))
@@ -340,6 +349,10 @@ class Accumulator:
                 if p == q:
                     columns = self._grid.couple(q, cell - other, basis[p, other])
                     coupling[rows[q, cell], rows[p, other]] = basis[q, cell].T @ columns
+        if self.n < ends[-1]:  # second moments of few samples have a small root
+            root = low_rank_root(second)
+            mean = np.linalg.lstsq(root, mean, rcond=None)[0]
+            second, coupling = np.eye(root.shape[1]), product(product(root.T, coupling), root.T)
         return eigenvalues_of_product(second / self.n - np.outer(mean, mean), coupling)
 
     def _check_work(self) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastsksd.compute import threads
-from fastsksd.compute.linalg import gram, product, quadratic_forms, weighted_squares
+from fastsksd.compute.linalg import gram, low_rank_root, product, quadratic_forms, weighted_squares
 
 
 @pytest.mark.parametrize("m", [1, 33, 64, 150])
@@ -86,3 +86,11 @@ def test_rounding_does_not_depend_on_threads(shape):
             results.append(product(a, b))
         np.testing.assert_array_equal(*results)
         np.testing.assert_allclose(results[0], a @ b.T, atol=1e-10)
+
+
+@pytest.mark.parametrize("rank", [1, 5, 40])
+def test_the_root_of_a_covariance_has_as_many_columns_as_its_rank(rank):
+    a = np.random.default_rng(rank).standard_normal((40, rank)) * 10.0 ** np.linspace(-3, 3, rank)
+    root = low_rank_root(a @ a.T)
+    assert root.shape == (40, rank)
+    np.testing.assert_allclose(root @ root.T, a @ a.T, rtol=0, atol=1e-13 * (a @ a.T).max())

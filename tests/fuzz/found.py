@@ -135,3 +135,27 @@ FOUND["RBF"] = [dict(bandwidth=5e-324)]
 FOUND["IMQ"] = [dict(bandwidth=5e-324)]
 FOUND["learning.KernelSteinLoss"] = FOUND["ksd"][1:]
 FOUND["interop.Draws"] += [dict(x=Samples(fault="row", size=1e308), score=Scores(), n_resamples=19)]
+FOUND["effect_sizes"] += [
+    dict(
+        x=Samples(seed=1, law="chain", fault="column"),
+        score=Scores(),
+        slices=Directions(m=1, seed=2),
+    )
+]
+FOUND["models.StudentT.fit"] = [dict(x=Samples(n=20, d=1), df=1e-12)]
+FOUND["score_difference.score_difference"] += [
+    dict(x=Samples(n=20), score=Scores(fault="all", size=1e160)),
+    dict(x=Samples(fault="entry", size=1e200), score=Scores(), estimator="ge"),
+]
+FOUND["score_difference.KernelSmoothed"] = [
+    dict(x=Samples(form="list"), scores=Scores("values"), y=Samples(n=5, d=3)),
+    dict(x="x", scores=Scores("values"), y=Samples(n=5)),
+    dict(x=Samples(), scores=Scores("values"), y=Samples(n=5), width="x"),
+]
+FOUND["learning.fit_ica"] = [dict(x_train=Samples(n=20), x_test=Samples(n=8), checkpoint=True)]
+FOUND["baselines.RFSD"] = [dict(seed=0, df=LONG)]
+FOUND["interop.Draws"] += [dict(x=Samples(form="complex"), score=Scores(), n_resamples=19)]
+FOUND["interop.Draws.diagnose"] = [
+    dict(x=Samples(n=20), score=Scores(), n_resamples=19, names=names)
+    for names in (True, (), [1, 2, 3])
+]

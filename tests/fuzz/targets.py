@@ -17,6 +17,7 @@ from .uses import (
     diagnosed,
     differences,
     drawn,
+    estimated,
     explained,
     fresh_loss,
     from_scipy,
@@ -133,6 +134,21 @@ def _baseline(name, **fields):
 def model(name, needed, **optional):
     use, names = modelled(name)
     return Target(use, right(needed, **optional, n=st.integers(1, 5), rng=SEED), names)
+
+
+# Not `Samples`, of which scores might be taken to be those.
+POINTS = st.sampled_from([((0.0, 1.0),), [[1e3, -1e-3], [0.5, 0.0]], np.eye(2)])
+
+
+def estimate(name, forms, **optional):
+    """An estimate of the score difference made by its class, at other points than its samples."""
+    use, names = estimated(name)
+    one = "scores" if "scores" in names else "score"
+    first = samples(n=(20, 30), d=(2,))
+    needed = {"x": first, one: scores(forms), "y": POINTS}
+    if "score_q" in names:
+        needed["score_q"] = F
+    return Target(use, right(needed, **optional), names, share=0.5)
 
 
 def fitted(name, **options):
@@ -493,6 +509,15 @@ TARGETS: dict[str, Target] = {
         ),
         keywords(fs.score_difference.score_difference),
     ),
+    "score_difference.ExactDifference": estimate("ExactDifference", ("function", "model")),
+    **{
+        f"score_difference.{name}": estimate(name, forms, width=st.sampled_from([None, 0.5, 2]))
+        for name, forms in dict(
+            KernelSmoothed=("values",),
+            KernelizedDifference=("values",),
+            SteinGradient=("function", "model"),
+        ).items()
+    },
     "interop.Draws": Target(
         drawn,
         right(dict(x=WIDE, score=F, n_resamples=19), rng=SEED),

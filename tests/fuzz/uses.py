@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import fastsksd as fs
+from fastsksd._validate import check_samples
 
 from .calls import keywords
 from .values import Samples
@@ -81,9 +82,21 @@ def differences(x, score, **options):
     return [one.value(x), one.jacobian(x, r), one.second_moment(options.get("debias", True))]
 
 
+def estimated(name):
+    """A class of estimates, made and evaluated."""
+    kind = getattr(fs.score_difference, name)
+
+    def use(y, r=(0.6, 0.8), debias=True, **given):
+        one = kind(**given)
+        found = [one.value(y), one.jacobian(y, r), one.second_moment(debias)]
+        return [*found, one.sensitivity(np.eye(2), debias)(np.eye(2))]
+
+    return use, keywords(kind) | {"y", "r", "debias"}
+
+
 def drawn(x, score, names=None, chain=None, level=0.95, **options):
     """Draws of a sampler, tested."""
-    x = np.asarray(x, float)
+    x = check_samples(x)
     chain = np.arange(len(x)) * 2 // len(x) if chain is None else chain
     names = tuple(f"a[{k}]" for k in range(x.shape[1])) if names is None else names
     values = score(x) if callable(score) else score
@@ -92,7 +105,7 @@ def drawn(x, score, names=None, chain=None, level=0.95, **options):
 
 def diagnosed(x, score, names=None, chain=None, level=0.95, **options):
     """Draws of a sampler, in one table."""
-    x = np.asarray(x, float)
+    x = check_samples(x)
     chain = np.arange(len(x)) * 2 // len(x) if chain is None else chain
     names = tuple(f"a[{k}]" for k in range(x.shape[1])) if names is None else names
     evaluate = getattr(score, "score", score)
