@@ -267,6 +267,7 @@ def _chains(result: GofResult) -> dict[str, Any] | None:
         "different": report.different,
         "start": [one._asdict() for one in report.start],
         "burn_in": report.burn_in,
+        "apart": report.apart,
     }
 
 

@@ -12,6 +12,11 @@ and measured on the other. Every chain is centred by itself, products do not rea
 of two chains, and sums are over all chains. The largest tau of all counts. For draws that
 alternate, as those of a good sampler may, ``1 + 2 sum_k (-1)^k rho_k`` is the larger one.
 
+**Agreement.** Chains that have not mixed sit in places of their own, and each of them may forget
+quickly within its place. The means of chains that have scatter with variance ``tau sigma^2 / m``.
+Where along some coordinate they scatter by more than the memory within the chains allows, by a
+chi-square test, their scatter tells the memory in its place.
+
 **Length.** Between `SHORTEST` and `LONGEST` times tau. The longer ones lose fewer draws to the
 gaps between stretches; they are taken where there are many draws. At least `FEWEST` stretches are
 needed. Of chains with fewer the test says that they are too short to tell.
@@ -44,6 +49,7 @@ _WINDOW = 5.0
 _NUMBERS = 2**24  # of series that the memory is measured on
 _BLOCK = 2**21  # numbers that are transformed at a time
 _DIRECTIONS = 100  # coordinates that the slowest direction is looked for in
+_DISAGREE = 1e-3  # level at which chains are said to be in places of their own
 
 
 class Memory(NamedTuple):
@@ -77,18 +83,30 @@ class Lag(NamedTuple):
         Number of draws that a verdict needs; 0 where there are enough.
     effective : float
         Number of independent draws that are worth as much along the slowest direction.
+    within : Lag or None
+        How chains that are in different places would be cut by the memory within each of them;
+        None for chains that agree.
     """
 
     length: float
     gap: int
     needed: int
     effective: float
+    within: Lag | None = None
 
 
 def choose_lag(x: Array, scores: Array | None, lengths: Sequence[int]) -> Lag:
     """Stretches for chains of these lengths, (n, d) draws chain by chain."""
-    n = sum(lengths)
     memory = measure(x, scores, lengths)
+    lag = _lag(memory, lengths)
+    apart = memory_between(x, lengths)
+    if apart <= memory.slowest:
+        return lag
+    return _lag(Memory(apart, apart, False), lengths)._replace(within=lag)
+
+
+def _lag(memory: Memory, lengths: Sequence[int]) -> Lag:
+    n = sum(lengths)
     if memory.independent:
         return _many(Lag(1.0, 0, 0 if n >= FEWEST else FEWEST, float(n)), n)
     tau = memory.slowest
@@ -187,6 +205,40 @@ def measure(x: Array, scores: Array | None, lengths: Sequence[int]) -> Memory:
         independent &= mean <= 1.0 + 2.5 * usual / tau.size**0.25
     # Rounded, so that the last digits, which depend on threads, do not move the ends of stretches.
     return Memory(float(f"{slowest:.4g}"), float(f"{sure:.4g}"), bool(independent))
+
+
+def memory_between(x: Array, lengths: Sequence[int]) -> float:
+    """The autocorrelation time that the means of chains tell, where these are in different places.
+
+    Parameters
+    ----------
+    x : (n, d) array
+        Draws chain by chain.
+    lengths : sequence of int
+        Of the chains.
+
+    Returns
+    -------
+    float
+        The largest of all coordinates; 1 where chains differ by no more than their memory allows.
+    """
+    from scipy.special import chdtri
+
+    x, _, lengths = _shortened(x, None, lengths)
+    z = _standardised(x)
+    if len(lengths) < 2 or not len(z):
+        return 1.0
+    starts, counts = np.cumsum([0, *lengths[:-1]]), np.array(lengths)
+    means = np.add.reduceat(z, starts, axis=1) / counts
+    between = (means**2) @ counts  # the mean of all draws is 0, and their variance 1
+    plain, _ = autocorrelation_times(z, lengths)
+    noise = np.sqrt(2.0 * (2.0 * plain.window + 1.0) / z.shape[1])
+    within = np.maximum(1.0 - between / z.shape[1], 0.0)
+    free = len(lengths) - 1
+    allowed = within * np.maximum(plain.tau, 1.0) * np.exp(2.0 * noise)
+    differ = between > allowed * chdtri(free, _DISAGREE / len(z))
+    tau = float(between[differ].max(initial=0.0)) / free
+    return float(f"{max(tau, 1.0):.4g}")  # rounded as in `measure`
 
 
 class Times(NamedTuple):

@@ -55,7 +55,7 @@ class ChainRecord(NamedTuple):
         chain that never moves.
     pvalue : float
         Of this chain alone, by its moments; NaN for fewer than 8 stretches, and where the chains
-        together are too short to tell.
+        together are too short by their own memory.
     pvalue_differs : float
         That it differs from the other chains; NaN where there are no others, fewer than 8 stretches
         in all, or the others too are too short to tell. It does not allow for the number of chains.
@@ -93,11 +93,15 @@ class ChainReport(NamedTuple):
         Empty where chains are too short for pieces of them.
     burn_in : int
         Draws at the start of every chain that are not yet stationary, to be dropped.
+    apart : bool
+        Whether chains are in different places: their means scatter by more than the memory within
+        them allows.
     """
 
     chains: tuple[ChainRecord, ...]
     start: tuple[Start, ...]
     burn_in: int
+    apart: bool = False
 
     @property
     def different(self) -> tuple[Any, ...]:
@@ -109,7 +113,8 @@ class ChainReport(NamedTuple):
 def per_chain(x: Array, scores: Array, chains: Chains, lag: Lag) -> ChainReport:
     """The report of chains with draws and scores (n, d), in the caller's order of rows."""
     x, scores = x[chains.order], scores[chains.order]
-    lengths = chains.lengths
+    lengths, apart = chains.lengths, lag.within is not None
+    lag = lag.within or lag
     edges = np.cumsum([0, *lengths]).tolist()
     stretches, owner = _stretches(lengths, lag.length)
     pieces, count = _pieces(x, scores, edges)
@@ -143,7 +148,7 @@ def per_chain(x: Array, scores: Array, chains: Chains, lag: Lag) -> ChainReport:
         if one.pvalue > _NOT_STATIONARY:
             break
         dropped = one.end
-    return ChainReport(tuple(records), start_pvalues, int(np.ceil(dropped * max(lengths))))
+    return ChainReport(tuple(records), start_pvalues, int(np.ceil(dropped * max(lengths))), apart)
 
 
 def _stretches(lengths: Sequence[int], length: float) -> tuple[np.ndarray, np.ndarray]:

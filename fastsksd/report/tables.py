@@ -28,6 +28,8 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
     """What a result says, by title; `names` of the coordinates, unless those of the samples."""
     if result.draws_needed:
         why = "too few effective draws" if result.weighted else "the chains are too short"
+        if result.chains is not None and result.chains.apart:
+            why = "the chains are in different places"
         found = {"verdict": result.verdict, "p-value": f"none: {why}"}
     else:
         found = {

@@ -138,6 +138,11 @@ def _too_short(result: GofResult) -> str:
             f"The samples have {weights_fact(result)}: too few to tell whether the model fits. "
             f"About {result.draws_needed} draws are needed."
         )
+    if result.chains is not None and result.chains.apart:
+        return (
+            "The chains are in different places and have not mixed: too short to tell whether the "
+            f"model fits. About {result.draws_needed} draws are needed if they do mix."
+        )
     return (
         f"The chains are too short to tell whether the model fits: about {result.draws_needed} "
         "draws are needed."

@@ -201,9 +201,9 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _chains(chains: Any, start: Any, burn_in: int) -> ChainReport:
+def _chains(chains: Any, start: Any, **others: Any) -> ChainReport:
     records = tuple(ChainRecord(**one) for one in chains)
-    return ChainReport(records, tuple(Start(**one) for one in start), burn_in)
+    return ChainReport(records, tuple(Start(**one) for one in start), **others)
 
 
 def _array(value: Any) -> Any:

@@ -11,6 +11,7 @@ from fastsksd.procedure.lags import (
     choose_lag,
     given_lag,
     measure,
+    memory_between,
     neighbour_correlation,
     stretches_of,
 )
@@ -78,6 +79,28 @@ def test_borders_of_chains_are_respected():
     x = np.concatenate([chain(500, 0.0, seed) + 10 * seed for seed in range(4)])
     assert measure(x, -x, [500] * 4).slowest < 2
     assert measure(x, -x, [2000]).slowest > 50
+
+
+def test_chains_in_different_places_are_worth_few_draws():
+    """The means of chains scatter with variance tau / m; those of stuck chains tell it."""
+    x = np.concatenate([chain(500, 0.0, seed) + 0.5 * seed for seed in range(4)])
+    z = (x[:, 0] - x[:, 0].mean()) / x[:, 0].std()
+    tau = 500 * np.sum(z.reshape(4, 500).mean(axis=1) ** 2) / 3
+    assert memory_between(x, [500] * 4) >= 0.99 * tau > 50
+    lag = choose_lag(x, -x, [500] * 4)
+    assert lag.effective < 50 and lag.needed > 5000
+    # Longer ones that still disagree a little keep their verdict.
+    x = np.concatenate([chain(4000, 0.0, seed) + 0.05 * seed for seed in range(4)])
+    assert choose_lag(x, -x, [4000] * 4).needed == 0
+
+
+@pytest.mark.parametrize(
+    ("coefficient", "count", "n", "d"), [(0.0, 4, 250, 20), (0.9, 4, 500, 5), (0.9, 2, 1000, 20)]
+)
+def test_chains_that_mix_agree(coefficient, count, n, d):
+    for seed in range(30):
+        x = np.concatenate([chain(n, coefficient, [seed, k], d) for k in range(count)])
+        assert memory_between(x, [n] * count) <= measure(x, -x, [n] * count).slowest
 
 
 def test_independent_draws_are_mostly_seen_as_such():
