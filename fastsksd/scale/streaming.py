@@ -336,7 +336,8 @@ def _test_of_one_set(source: _Source, score: Score | None, options: Options) -> 
             debias=options.debias,
         )
     searched = time.perf_counter()
-    total = source.add_to(Accumulator(slices, known, kernel=options.kernel, tol=options.tol))
+    total = Accumulator(slices, known, kernel=options.kernel, tol=options.tol)
+    total = source.add_to(total.insisting())
     if total.n < 2:
         raise ArgumentError(
             "chunks",
