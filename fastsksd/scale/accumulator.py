@@ -27,7 +27,6 @@ from .._validate import (
     ArgumentTypeError,
     Option,
     Overflow,
-    check_integer,
     check_rng,
     check_samples,
     check_score,
@@ -49,12 +48,14 @@ from ..compute.series import fitted_series
 from ..engines.kernel_series import TOLERANCE, check_tolerance
 from ..engines.waves import feature_block
 from ..kernels import as_kernel
+from ..procedure.nulls import check_resamples
 from ..result import GofResult
 from ..slices import as_slices
-from .cell_moments import Cell, CellMoments, TooMuchWork, take_far
+from .cell_moments import Cell, CellMoments, TooMuchWork, accumulate, take_far
 from .chunks import Rows
 
 _BLOCK = 8192  # samples whose features are made at a time
+_MOST_IN_BLOCK = 2**26  # of these features
 # Smallest and largest width of a cell, in bandwidths: light tails fit into one cell, heavy ones
 # into many that are cheap.
 _WIDTHS = (2.0, 9.0)
@@ -104,8 +105,9 @@ class Accumulator:
     Notes
     -----
     Memory grows with the number of cells that samples reach. For light tails that is one for each
-    slice. Very heavy tails (a Cauchy distribution) reach ever more cells. `add` then continues, but
-    `result` raises an error if the limit distribution would take too long.
+    slice. Very heavy tails (a Cauchy distribution) reach ever more cells. If the limit distribution
+    would take too long, as along 200 slices, `add` continues without what only that needs:
+    `statistics` is there, and `result` raises an error.
 
     Examples
     --------
@@ -199,8 +201,9 @@ class Accumulator:
         alignment = np.einsum("md,md->m", slices.r, slices.g) / grid.h
         # Computed apart, and added when it is complete.
         part = self.empty()
-        for start in range(0, samples.shape[0], _BLOCK):
-            rows = slice(start, start + _BLOCK)
+        size = min(_BLOCK, max(1, _MOST_IN_BLOCK // int(grid.ends[-1])))
+        for start in range(0, samples.shape[0], size):
+            rows = slice(start, start + size)
             y = (product(slices.g, samples[rows]) - grid.middle[:, None]) / grid.h[:, None]
             part._add_block(y, product(slices.r, scores[rows]), alignment)
         self._absorb(part)
@@ -253,7 +256,7 @@ class Accumulator:
             if count:
                 held[q, 0], counts[q, 0] = features[self._grid.rows(q)], count
         for key, own in held.items():
-            _accumulate(self._sums, key, own.sum(axis=1))
+            accumulate(self._sums, key, own.sum(axis=1))
             self._counts[key] = self._counts.get(key, 0) + counts[key]
         if isinstance(self._moments, CellMoments):  # decided before they are made
             problem = self._too_many(counts, lambda key: gram(held[key]))
@@ -301,7 +304,7 @@ class Accumulator:
     def _absorb(self, other: Accumulator) -> None:
         sums, counts = dict(self._sums), dict(self._counts)
         for key, value in other._sums.items():
-            _accumulate(sums, key, value)
+            accumulate(sums, key, value)
             counts[key] = counts.get(key, 0) + other._counts[key]
         moments = self._moments_with(other, counts)
         if self._insists and isinstance(moments, TooMuchWork):
@@ -458,7 +461,7 @@ class Accumulator:
             As of ``gof_test(..., null="spectral")``.
         """
         start = time.perf_counter()
-        n_resamples = check_integer("n_resamples", n_resamples, 1)
+        n_resamples = check_resamples(n_resamples)
         statistics = self.statistics
         statistic = float(statistics.sum())
         chi2_weights = limit_weights(self.spectrum(), self.n)
@@ -491,10 +494,6 @@ def _range(moments: Array) -> Array:
 def _rank(values: Array) -> int:
     """How many eigenvalues of second moments, in ascending order, are not zero."""
     return int(np.count_nonzero(values > 1e-15 * values.size * values[-1]))
-
-
-def _accumulate(table: dict[Any, Array], key: Any, value: Array) -> None:
-    table[key] = table[key] + value if key in table else np.array(value)
 
 
 class _Grid:

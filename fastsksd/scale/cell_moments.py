@@ -83,15 +83,20 @@ class CellMoments:
             self._middle[first:last, :end] += product(features[first:last], features[:end])
         for key, members in far.items():
             there = features[:, members.samples]
-            _accumulate(self._beside, key, product(members.features, there))
-            _accumulate(self._far, (key, key), gram(members.features))
+            accumulate(self._beside, key, product(members.features, there))
+            accumulate(self._far, (key, key), gram(members.features))
         for one, other in pairs:
             _, left, right = np.intersect1d(
                 far[one].samples, far[other].samples, assume_unique=True, return_indices=True
             )
             moments = product(far[one].features[:, left], far[other].features[:, right])
-            _accumulate(self._far, (one, other), moments)
+            accumulate(self._far, (one, other), moments)
         return True
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the numbers."""
+        return 8 * self._numbers(self._beside, self._far)
 
     def _size(self, key: Cell) -> int:
         return int(self.ends[key[0] + 1] - self.ends[key[0]])
@@ -123,7 +128,7 @@ class CellMoments:
         total._beside, total._far = dict(self._beside), dict(self._far)
         for mine, theirs in ((total._beside, other._beside), (total._far, other._far)):
             for key, value in theirs.items():
-                _accumulate(mine, key, value)
+                accumulate(mine, key, value)
         return total
 
     def own(self, key: Cell) -> Array:
@@ -177,5 +182,6 @@ def _meeting(far: Mapping[Cell, Members], n: int) -> list[tuple[Cell, Cell]]:
     ]
 
 
-def _accumulate(table: dict[Any, Array], key: Any, value: Array) -> None:
+def accumulate(table: dict[Any, Array], key: Any, value: Array) -> None:
+    """Add to an entry of a table, in a new array."""
     table[key] = table[key] + value if key in table else value
