@@ -198,9 +198,9 @@ def gof_test(
         sliced test and the methods "ksd", "ksdagg" and "psd", without null="spectral". See
         `fastsksd.procedure.importance`.
     n_resamples : int, optional
-        Replicates of the statistic, 1000 by default. The smallest p-value is
-        ``1 / (n_resamples + 1)``, except for "spectral", where they are draws to look at. With
-        `fit`, the number of refits, 199 by default.
+        Replicates of the statistic, 1000 by default and 10 million at most, or as many as 8 GB
+        hold. The smallest p-value is ``1 / (n_resamples + 1)``, except for "spectral", where they
+        are draws to look at. With `fit`, the number of refits, 199 by default.
     engine : {"auto", "direct", "fourier", "cuda", "cuda32"}
         How sums over pairs are computed.
 

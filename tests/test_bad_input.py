@@ -163,6 +163,16 @@ GOF = {
         ValueError,
         "`n_resamples` must be at least 1; got 0",
     ),
+    "n_resamples without end": (
+        dict(n_resamples=10**9),
+        ValueError,
+        "`n_resamples` must be at most 10000000; got 1000000000",
+    ),
+    "n_resamples beyond the memory": (
+        dict(n_resamples=10**7, slices=None),
+        ValueError,
+        "`n_resamples` must be at most [0-9]+ here, .* may have 8 GB; got 10000000",
+    ),
     "n_resamples a float": (dict(n_resamples=10.0), TypeError, "`n_resamples` must be an integer"),
     "unknown method": (dict(method="mcd"), ValueError, "`method` must be one of"),
     "slices for ksd": (
@@ -250,7 +260,11 @@ GOF = {
         "`tol` must be between 1e-12 and 0.1; got 1e-17",
     ),
     "tolerance no number": (dict(tol="tight"), TypeError, "`tol` must be a number"),
-    "engine unknown": (dict(engine="gpu"), ValueError, "`engine` must be one of 'auto', 'direct'"),
+    "engine unknown": (
+        dict(engine="gpu"),
+        ValueError,
+        "`engine` must be one of 'auto', 'direct', 'fourier', 'cuda', 'cuda32'; got 'gpu'",
+    ),
     "rng of another type": (dict(rng="seed"), TypeError, "`rng` must be None"),
     "rng negative": (dict(rng=-1), ValueError, "`rng` must be a non-negative seed"),
     "constant column": (
@@ -296,6 +310,11 @@ def test_gof_test_explains_bad_input(case):
 
 
 OTHERS = {
+    "engine with Fourier series, without use": (
+        lambda: fs.active_slices(X, np.negative, n_slices=1, engine="fourier"),
+        ValueError,
+        "`engine` must be one of 'auto', 'direct', 'cuda', 'cuda32'; got 'fourier'",
+    ),
     "statistic unknown": (
         lambda: fs.sksd(X, -X, SLICES, statistic="w"),
         ValueError,
@@ -510,3 +529,38 @@ def test_too_little_memory_is_no_fault_of_the_score():
 
     with pytest.raises(MemoryError, match="no room"):
         fs.gof_test(X, hungry, n_resamples=10)
+
+
+ENDLESS = {
+    "baseline": lambda n: fs.gof_test(X, np.negative, method="ksd", n_resamples=n),
+    "refits": lambda n: fs.gof_test(X, fit=lambda x: fs.models.Gaussian.fit(x), n_resamples=n),
+    "explain": lambda n: fs.gof_test(X, -X, n_resamples=5).explain(n_resamples=n),
+    "stream": lambda n: fs.gof_stream([X], np.negative, n_resamples=n),
+    "stream along slices": lambda n: fs.gof_stream([X], np.negative, slices=SLICES, n_resamples=n),
+    "accumulator": lambda n: fs.Accumulator(SLICES, X).add(X, -X).result(n_resamples=n),
+}
+
+
+@pytest.mark.parametrize("case", ENDLESS)
+def test_replicates_without_end_are_refused_at_once(case):
+    with pytest.raises(ValueError, match="`n_resamples` must be at most 10000000; got 1000000000"):
+        ENDLESS[case](10**9)
+
+
+def test_replicates_beyond_the_memory_are_refused_at_once():
+    """Of groups all weights are held, and of KSDAgg all replicates of all widths."""
+    x = np.random.default_rng(0).standard_normal((25_000, 2))
+    first = fs.FamilyAccumulator(x[:5000], np.negative)
+    first.add(x[5000:], np.negative)
+    beyond = "must be at most [0-9]+ here, .* may have 8 GB; got 1000000"
+    for null in ("wild", "bootstrap"):
+        options = dict(null=null, n_resamples=10**6)
+        for test in (
+            lambda: fs.gof_test(x, np.negative, **options),
+            lambda: fs.gof_stream(x, np.negative, **options),
+            lambda: first.result(**options),
+        ):
+            with pytest.raises(ValueError, match=f"`n_resamples` {beyond}"):
+                test()
+    with pytest.raises(ValueError, match=r"`n_level` must be at most \d+ here"):
+        fs.baselines.KSDAgg(n_level=9 * 10**6)

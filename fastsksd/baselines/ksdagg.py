@@ -25,6 +25,7 @@ from ..engines.multivariate import ksd_pairs
 from ..kernels import IMQ
 from ..procedure.evaluate import evaluate_pairs
 from ..procedure.evaluation import Combined, Outcome
+from ..procedure.nulls import check_resamples
 from .base import Task
 from .ksd import KSD
 
@@ -78,8 +79,9 @@ class KSDAgg(KSD):
     takes_weights = True
 
     def __post_init__(self) -> None:
-        for field in ("n_widths", "n_quantile", "n_level"):
-            check_integer(field, getattr(self, field), 1)
+        check_integer("n_widths", self.n_widths, 1)
+        for field in ("n_quantile", "n_level"):  # both are held
+            check_resamples(getattr(self, field), 2 * self.n_widths, name=field)
 
     @property
     def n_resamples(self) -> int | None:

@@ -67,6 +67,7 @@ from ..compute.jit import parallel
 from ..compute.linalg import add_scaled, gram
 from ..compute.medians import median_distance
 from ..procedure.evaluation import Evaluation, Outcome
+from ..procedure.nulls import check_resamples
 from .base import Baseline, Task, samples_of_model
 
 _ROWS, _COLUMNS = 256, 64  # of features that stay in cache
@@ -188,6 +189,8 @@ class RFSD(Baseline):
     def measure(self, task: Task, prepared: tuple[Array, float]) -> Outcome:
         z, c = prepared
         n, d = task.x.shape
+        held = 8 * (2 * len(z) * d if task.null == "spectral" else n + 2 * len(z) * d)
+        check_resamples(task.n_resamples, more=held)
         size = max(5000, 40 * n) if self.pool is None else self.pool
         if size < 2 * n:
             raise ArgumentError(

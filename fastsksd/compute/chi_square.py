@@ -11,6 +11,8 @@ import numpy as np
 
 from .._typing import Array, ArrayLike
 
+_DRAWN = 2**16  # draws that are made at a time
+
 
 def limit_weights(eigenvalues: Array, n: int) -> Array:
     """Chi-square weights of the U-statistic of n samples.
@@ -122,7 +124,9 @@ def weighted_chi_square_draws(weights: Array, count: int, rng: np.random.Generat
     draws = np.zeros(count)
     for start in range(0, len(weights), 64):
         part = weights[start : start + 64]
-        draws += (rng.standard_normal((count, part.size)) ** 2 - 1.0) @ part
+        for first in range(0, count, _DRAWN):
+            some = draws[first : first + _DRAWN]
+            some += (rng.standard_normal((some.size, part.size)) ** 2 - 1.0) @ part
     return draws
 
 

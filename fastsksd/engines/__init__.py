@@ -23,10 +23,11 @@ modules are
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import get_args
 
 import numpy as np
 
-from .._typing import Array, Statistic
+from .._typing import Array, EngineName, Statistic
 from .._validate import check_choice
 from . import ascent, cuda, gradients
 from .ascent import Settings, State
@@ -70,6 +71,7 @@ DEVICE_ENGINES = ("cuda", "cuda direct", "cuda fourier", "cuda32")
 PAIRWISE = ("direct", "cuda direct", "cuda32")  # engines without Fourier series
 # "auto" and "cpu" take what is expected to be faster, anywhere or on the CPU.
 NAMES = ("auto", *ENGINES, "cpu", *DEVICE_ENGINES)
+_FOR_USERS: tuple[str, ...] = get_args(EngineName)  # the others are for the package itself
 
 # Nanoseconds on two cores, measured; `fastsksd bench` shows how well they predict. The choice rests
 # on counts of operations and on the ratios of these numbers. They are not measured anew on each
@@ -152,7 +154,7 @@ def choose_engine(engine: str, tol: float = TOLERANCE) -> Callable[..., SliceEng
     will be asked for, see `expected_cost`. "auto" takes the engine that is expected to be faster;
     "cpu" and "cuda" do so among those of the CPU and of the device.
     """
-    check_choice("engine", engine, NAMES)
+    _check_name(engine, NAMES)
     tol = check_tolerance(tol)
     if engine in DEVICE_ENGINES:
         cuda.require()
@@ -168,12 +170,18 @@ def choose_engine(engine: str, tol: float = TOLERANCE) -> Callable[..., SliceEng
 
 def check_pairwise(engine: str) -> None:
     """`engine` must be the name of one for which Fourier series have no use."""
-    check_choice("engine", engine, tuple(name for name in NAMES if "fourier" not in name))
+    _check_name(engine, tuple(name for name in NAMES if "fourier" not in name))
+
+
+def _check_name(engine: object, names: Sequence[str]) -> None:
+    """`engine` must be one of these names; an error lists those for users."""
+    if not isinstance(engine, str) or engine not in names:
+        check_choice("engine", engine, [name for name in _FOR_USERS if name in names])
 
 
 def takes_device(engine: str, cost: float) -> bool:
     """Whether work that is expected to take `cost` nanoseconds on the CPU goes to a GPU."""
-    check_choice("engine", engine, NAMES)
+    _check_name(engine, NAMES)
     if engine in DEVICE_ENGINES:
         cuda.require()
     return engine in DEVICE_ENGINES or (

@@ -42,7 +42,7 @@ from .feature_sums import Component, FeatureSums, Groups, Met, Stretches, group_
 from .importance import even_size
 from .metric import Metric, full
 from .moments import DEGREES, MomentFeatures, location_and_unit
-from .plan import Plan
+from .plan import GROUPS, Plan
 from .split import Part, Samples, Split, fixed_part
 from .stretches import starts_of
 from .unsliced import (
@@ -55,7 +55,6 @@ from .unsliced import (
     whole_vector_evaluations,
 )
 
-GROUPS = 2000  # at most, and more than half as many
 _LEARNT_ON = 6  # the metric "full" is learnt on one of so many parts of the samples
 _ENOUGH = 20_000  # samples that bandwidths are found on
 _FEATURES = 1500  # of a kernel of the whole vector, about

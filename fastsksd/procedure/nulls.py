@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import Array
-from .._validate import ArgumentError, Option, Overflow, check_statistic
+from .._validate import ArgumentError, Option, Overflow, check_integer, check_statistic, counted
 from ..compute.sampling import fill_multinomial, independent_signs
 from ..compute.streams import draw_seed
 from .importance import pair_weight
@@ -48,6 +48,10 @@ from .importance import pair_weight
 NULLS: tuple[str, ...] = ("wild", "bootstrap", "spectral")
 FEW = 60  # samples below which replicates of the bootstrap are widened
 FEWEST = 8  # samples that the bootstrap needs
+MOST_RESAMPLES = 10**7  # of any test; smaller p-values are those of null="spectral"
+_MOST_BYTES = 8 * 10**9  # that may be needed for null distributions
+_PER_REPLICATE = 64  # bytes of a replicate of a member while members are combined, measured
+_PER_WEIGHT = {"wild": 10, "bootstrap": 24}  # bytes of the weight of a group, the same
 _BATCH = 2**24  # weights in memory at a time: 16 MB of signs, 128 MB of others
 
 
@@ -160,6 +164,50 @@ def resampling_scale(null: str, n: int, importance: Array | None = None) -> floa
     f4 = f3 * (1.0 - 3.0 / n)
     spread = np.sqrt(f4 - 2.0 * f3 + 3.0 * f2 - 1.0)  # of w_1 w_2, from factorial moments
     return float(1.0 / ((n - 1.0) * (n * spread - 1.0)))
+
+
+def check_resamples(
+    value: object,
+    members: int = 1,
+    *,
+    groups: int = 0,
+    null: str = "wild",
+    more: int = 0,
+    name: str = "n_resamples",
+) -> int:
+    """A number of replicates whose null distributions can be held.
+
+    Parameters
+    ----------
+    value : int
+        The number.
+    members : int
+        Members of the test.
+    groups : int
+        Groups of samples whose weights are held all at once.
+    null : str
+        What these weights are drawn for.
+    more : int
+        Further bytes that a replicate takes.
+    name : str
+        Name of the argument.
+    """
+    count = check_integer(name, value, 1)
+    if count > MOST_RESAMPLES:
+        raise ArgumentError(
+            name,
+            f"must be at most {MOST_RESAMPLES}; got {count}",
+            remedy=("For smaller p-values there is ", Option("null", "spectral"), "."),
+        )
+    each = members * _PER_REPLICATE + groups * _PER_WEIGHT.get(null, 0) + more
+    if count * each > _MOST_BYTES:
+        raise ArgumentError(
+            name,
+            f"must be at most {_MOST_BYTES // each} here, where the null distributions of "
+            f"{counted(members, 'member')} need {each} bytes a replicate and may have "
+            f"{_MOST_BYTES // 10**9} GB; got {count}",
+        )
+    return count
 
 
 def check_enough(null: str, n: int) -> None:

@@ -46,9 +46,12 @@ from .family import (
 )
 from .importance import weights_in_use
 from .metric import FOLDS, check_precondition
-from .nulls import NULLS
+from .nulls import NULLS, check_resamples
 
 TAKES_OVER = 4000  # samples beyond which replicates of the family meet groups of them
+GROUPS = 2000  # at most, and more than half as many
+_SETS_FOUND = 8  # sets of slices that are found for a family, at most
+_UNSLICED = 8  # members of the standard family that have no slices, at most
 MOST_TRAINING = 5000  # samples that slices are found on by default: the cost is quadratic
 
 _COMMON = {"precondition", "kernel", "null", "lag", "chains", "n_resamples", "engine", "tol"}
@@ -233,7 +236,7 @@ def make_plan(options: Options, baseline: TestWithoutSlices | None, n: int, d: i
         kernel=as_kernel(options.kernel),
         null=null,
         lag=_check_lag(options, null),
-        n_resamples=check_integer("n_resamples", options.n_resamples, 1),
+        n_resamples=check_resamples(options.n_resamples),
         engine=choose_engine(options.engine, options.tol),
         engine_name=options.engine,
         tol=options.tol,
@@ -254,6 +257,9 @@ def make_plan(options: Options, baseline: TestWithoutSlices | None, n: int, d: i
     plan = dataclasses.replace(
         plan, weights=weights_in_use(options.weights, n, null, options.given())
     )
+    if baseline is None:
+        groups = GROUPS if plan.is_grouped(n) else 0
+        check_resamples(plan.n_resamples, most_members(plan), groups=groups, null=null)
     if plan.is_family and baseline is None:
         if np.ndim(plan.kernel.bandwidth):
             raise ArgumentError(
@@ -267,6 +273,15 @@ def make_plan(options: Options, baseline: TestWithoutSlices | None, n: int, d: i
                 ", which draws no replicates; leave it out",
             )
     return plan
+
+
+def most_members(plan: Plan) -> int:
+    """How many members a test has at most."""
+    if not plan.is_family:
+        return 1
+    members = sum(len(pool.sets) * len(pool.multiples) for pool in plan.fixed)
+    members += _SETS_FOUND * len(plan.multiples) if plan.search is not None else 0
+    return members + (_UNSLICED if plan.standard else 0)
 
 
 def is_cross(train: object) -> bool:

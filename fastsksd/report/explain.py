@@ -47,7 +47,7 @@ from ..engines.folded import FoldedEngine, FoldPair
 from ..engines.pairs import statistic as pair_statistic
 from ..kernels import KERNELS, Kernel
 from ..procedure.combine import step_down
-from ..procedure.nulls import Weights, resampling_pvalue, resampling_scale
+from ..procedure.nulls import Weights, check_resamples, resampling_pvalue, resampling_scale
 from ..procedure.split import Samples
 from ..procedure.stretches import consecutive
 from ..slices import Slices
@@ -284,7 +284,7 @@ def explain(
     """Explain a result, see `GofResult.explain`."""
     n_slices = check_integer("n_slices", n_slices, 1)
     level = check_probability("level", level)
-    n_resamples = check_integer("n_resamples", n_resamples, 1)
+    n_resamples = check_resamples(n_resamples)
     rng = check_rng(rng)
     _check_explicable(result)
     samples, tested = samples_of(result, x, score)

@@ -11,11 +11,12 @@ cells. No sample is ever outside.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import numpy as np
 
@@ -26,7 +27,6 @@ from .._validate import (
     ArgumentTypeError,
     Option,
     Overflow,
-    check_integer,
     check_rng,
     check_samples,
     check_score,
@@ -35,23 +35,27 @@ from .._validate import (
     evaluate_score,
     frozen,
 )
+from ..compute.blas import one_blas_thread
 from ..compute.chi_square import (
     limit_weights,
     log_tail_of_weighted_chi_square,
     positive_exp,
     weighted_chi_square_draws,
 )
-from ..compute.linalg import eigenvalues_of_product, gram, low_rank_root, product
+from ..compute.linalg import gram, low_rank_root, product
 from ..compute.pointwise import diagonal_term
 from ..compute.series import fitted_series
 from ..engines.kernel_series import TOLERANCE, check_tolerance
 from ..engines.waves import feature_block
 from ..kernels import as_kernel
+from ..procedure.nulls import check_resamples
 from ..result import GofResult
 from ..slices import as_slices
+from .cell_moments import Cell, CellMoments, TooMuchWork, accumulate, take_far
 from .chunks import Rows
 
 _BLOCK = 8192  # samples whose features are made at a time
+_MOST_IN_BLOCK = 2**26  # of these features
 # Smallest and largest width of a cell, in bandwidths: light tails fit into one cell, heavy ones
 # into many that are cheap.
 _WIDTHS = (2.0, 9.0)
@@ -61,10 +65,9 @@ _MOST_FEATURES = 5000  # rows of a matrix whose eigenvalues are taken, which is 
 _MOST_FITS = 1000  # distances between cells that need a series of their own, at milliseconds each
 _WILD = Option("null", "wild")
 _FARTHEST = 2.0**52  # number of a cell that is still exact
+_FAR_OFF = 1e5  # bandwidths, from which on samples have nothing to do with the first ones
 # Widths of cells lie on a geometric grid, so that slices of similar range share a series.
 _WIDTH_STEP = 1.05
-
-_Cell = tuple[int, int]  # slice and number of the cell
 
 
 class Accumulator:
@@ -102,8 +105,9 @@ class Accumulator:
     Notes
     -----
     Memory grows with the number of cells that samples reach. For light tails that is one for each
-    slice. Very heavy tails (a Cauchy distribution) reach ever more cells. `add` then continues, but
-    `result` raises an error if the limit distribution would take too long.
+    slice. Very heavy tails (a Cauchy distribution) reach ever more cells. If the limit distribution
+    would take too long, as along 200 slices, `add` continues without what only that needs:
+    `statistics` is there, and `result` raises an error.
 
     Examples
     --------
@@ -138,9 +142,11 @@ class Accumulator:
         self._grid = _Grid(self.kernel.code, h, frozen(middle), tuple(widths), self.tol)
         self.n = 0
         self._diagonal = np.zeros(len(self.slices))  # sum_i mu_ii of each slice
-        self._sums: dict[_Cell, Array] = {}  # of the features
-        # Second moments of the features, for pairs of cells in order.
-        self._moments: dict[tuple[_Cell, _Cell], Array] = {}
+        self._sums: dict[Cell, Array] = {}  # of the features
+        self._counts: dict[Cell, int] = {}  # of samples
+        # Second moments of the features; why there are none if they would be too much work.
+        self._moments: CellMoments | TooMuchWork = CellMoments(self._grid.ends)
+        self._insists = False
 
     @property
     def d(self) -> int:
@@ -158,7 +164,14 @@ class Accumulator:
         other = object.__new__(Accumulator)
         other.__dict__.update(self.__dict__)
         other.n, other._diagonal = 0, np.zeros(len(self.slices))
-        other._sums, other._moments = {}, {}
+        other._sums, other._counts = {}, {}
+        other._moments = CellMoments(self._grid.ends)
+        return other
+
+    def insisting(self) -> Accumulator:
+        """The same without samples, that raises an error as soon as `result` is out of reach."""
+        other = self.empty()
+        other._insists = True
         return other
 
     @door
@@ -188,8 +201,9 @@ class Accumulator:
         alignment = np.einsum("md,md->m", slices.r, slices.g) / grid.h
         # Computed apart, and added when it is complete.
         part = self.empty()
-        for start in range(0, samples.shape[0], _BLOCK):
-            rows = slice(start, start + _BLOCK)
+        size = min(_BLOCK, max(1, _MOST_IN_BLOCK // int(grid.ends[-1])))
+        for start in range(0, samples.shape[0], size):
+            rows = slice(start, start + size)
             y = (product(slices.g, samples[rows]) - grid.middle[:, None]) / grid.h[:, None]
             part._add_block(y, product(slices.r, scores[rows]), alignment)
         self._absorb(part)
@@ -220,32 +234,35 @@ class Accumulator:
         widths = np.array(self._grid.widths)[:, None]
         places = np.floor(y / widths + 0.5)
         if np.abs(places).max() > _FARTHEST:
+            usual = float(np.abs(y).max(axis=0).min())
+            if usual > _FAR_OFF:  # no single entry is to blame
+                raise ArgumentError(
+                    "x",
+                    f"lies at least {usual:.0e} bandwidths away from the samples that gave these (",
+                    Option("first"),
+                    ", or the first rows of a stream)",
+                    remedy="Give as these some samples of the same size and place.",
+                )
             raise Overflow("x", "holds numbers too many bandwidths away from the others")
         cells = places.astype(np.int64)
         features = feature_block(y - cells * widths, s, a, *self._grid.layout())
         self.n += y.shape[1]
         self._diagonal += diagonal_term(s, a[:, None]).sum(axis=1)
-        # Most samples lie in the middle cell of every slice. The others are grouped by their cells.
-        far = np.flatnonzero(cells.any(axis=0))
-        patterns, members = np.unique(cells[:, far], axis=1, return_inverse=True)
-        for k, pattern in enumerate(patterns.T.tolist()):
-            self._add_features(
-                np.ascontiguousarray(features[:, far[members.ravel() == k]]), pattern
-            )
-        if far.size < y.shape[1]:
-            features[:, far] = 0.0
-            self._add_features(features, [0] * len(self.slices))
-
-    def _add_features(self, features: Array, cells: Sequence[int]) -> None:
-        """Add features of samples that share their cells, one for each slice."""
-        sums, moments = features.sum(axis=1), gram(features)
-        for q, cell in enumerate(cells):
-            rows = self._grid.rows(q)
-            _accumulate(self._sums, (q, cell), sums[rows])
-            for p in range(q + 1):
-                _accumulate(
-                    self._moments, ((p, cells[p]), (q, cell)), moments[self._grid.rows(p), rows]
-                )
+        middle = np.count_nonzero(cells == 0, axis=1).tolist()
+        far = take_far(features, cells, self._grid.ends)
+        held = {key: members.features for key, members in far.items()}
+        counts = {key: members.samples.size for key, members in far.items()}
+        for q, count in enumerate(middle):
+            if count:
+                held[q, 0], counts[q, 0] = features[self._grid.rows(q)], count
+        for key, own in held.items():
+            accumulate(self._sums, key, own.sum(axis=1))
+            self._counts[key] = self._counts.get(key, 0) + counts[key]
+        if isinstance(self._moments, CellMoments):  # decided before they are made
+            problem = self._too_many(counts, lambda key: gram(held[key]))
+            if problem is None and not self._moments.add(features, far):
+                problem = self._no_room()
+            self._moments = problem or self._moments
 
     def merge(self, other: Accumulator) -> Accumulator:
         """Add the sums of another accumulator.
@@ -285,16 +302,70 @@ class Accumulator:
         }
 
     def _absorb(self, other: Accumulator) -> None:
-        sums, moments = dict(self._sums), dict(self._moments)
-        for mine, theirs in ((sums, other._sums), (moments, other._moments)):
-            for key, value in theirs.items():
-                _accumulate(mine, key, value)
+        sums, counts = dict(self._sums), dict(self._counts)
+        for key, value in other._sums.items():
+            accumulate(sums, key, value)
+            counts[key] = counts.get(key, 0) + other._counts[key]
+        moments = self._moments_with(other, counts)
+        if self._insists and isinstance(moments, TooMuchWork):
+            raise moments
         # One step, which no interrupt can cut in two.
         self.__dict__.update(
             n=self.n + other.n,
             _diagonal=self._diagonal + other._diagonal,
             _sums=sums,
+            _counts=counts,
             _moments=moments,
+        )
+
+    def _moments_with(
+        self, other: Accumulator, counts: Mapping[Cell, int]
+    ) -> CellMoments | TooMuchWork:
+        """Second moments of all samples, of which cells hold so many."""
+        for part in (self, other):
+            if isinstance(part._moments, TooMuchWork):
+                return part._moments
+        mine, theirs = cast(CellMoments, self._moments), cast(CellMoments, other._moments)
+        moments = mine.merged(theirs)
+        if moments is None:
+            return self._no_room()
+        return self._too_many(counts, moments.own) or moments
+
+    def _too_many(
+        self, counts: Mapping[Cell, int], own: Callable[[Cell], Array]
+    ) -> TooMuchWork | None:
+        """Why eigenvalues would take too long, if they would.
+
+        The features of a cell have as many directions as their second moments, `own`, have rank.
+        """
+        sizes = 2 * self._grid.counts
+        if sum(min(count, sizes[q]) for (q, _), count in counts.items()) <= _MOST_FEATURES:
+            return None
+        rows = 0
+        for key in counts:
+            rows += _rank(np.linalg.eigvalsh(own(key)))
+            if rows > _MOST_FEATURES:
+                return self._too_much_work(
+                    f"the eigenvalues of a matrix of more than {_MOST_FEATURES} rows"
+                )
+        return None
+
+    def _no_room(self) -> TooMuchWork:
+        return self._too_much_work("more than 2 GB of second moments")
+
+    def _too_much_work(self, needed: str) -> TooMuchWork:
+        reason = f"the limit distribution needs {needed}"
+        also = ". The attribute statistics of an Accumulator needs none."
+        if len(self._sums) > 2 * len(self.slices):
+            return self._too_narrow(reason, also)
+        return TooMuchWork(
+            "slices",
+            f"are {len(self.slices)}, with which {reason}",
+            remedy=(
+                "Give fewer, or leave them out to test the family, or gof_test with ",
+                _WILD,
+                also,
+            ),
         )
 
     @property
@@ -305,11 +376,24 @@ class Accumulator:
             raise ValueError(f"the accumulator holds {held}; at least 2 are needed.")
         self._check_work()
         totals = -self._diagonal.copy()
-        for (q, cell), sums in self._sums.items():
-            for (p, other), others in self._sums.items():
-                if p == q:
-                    totals[q] += sums @ self._grid.couple(q, cell - other, others)
+        for (q, cell), near in self._near().items():
+            sums = self._sums[q, cell]
+            for other in near:
+                totals[q] += sums @ self._grid.couple(q, cell - other, self._sums[q, other])
         return check_statistic(totals / (self.n * (self.n - 1.0)))
+
+    def _near(self) -> dict[Cell, list[int]]:
+        """For each cell, those of the same slice that it is coupled to, itself among them."""
+        numbers: list[list[int]] = [[] for _ in self.slices.g]
+        for q, cell in sorted(self._sums):
+            numbers[q].append(cell)
+        near = {}
+        for q, held in enumerate(numbers):
+            reach = self._grid.reach(q)
+            for cell in held:
+                first = bisect.bisect_left(held, cell - reach)
+                near[q, cell] = held[first : bisect.bisect_right(held, cell + reach)]
+        return near
 
     def spectrum(self) -> Array:
         """Eigenvalues of the centred Stein matrix over n.
@@ -320,56 +404,42 @@ class Accumulator:
             Those that are not zero, and some that are.
         """
         self._check_work()
-        keys = sorted(self._sums)
+        if isinstance(self._moments, TooMuchWork):
+            raise self._moments
+        moments, near = self._moments, self._near()
         # A cell of few samples has features in few directions: only those are kept.
-        basis = {key: _range(self._moments[key, key]) for key in keys}
-        ends = np.cumsum([0, *(basis[key].shape[1] for key in keys)])
-        if ends[-1] > _MOST_FEATURES:
-            reason = f"the limit distribution needs the eigenvalues of a matrix of {ends[-1]} rows"
-            also = ". The attribute statistics of an Accumulator needs no eigenvalues."
-            if len(keys) > 2 * len(self.slices):
-                raise self._too_narrow(reason, also)
-            raise ArgumentError(
-                "slices",
-                f"are {len(self.slices)}, with which {reason}",
-                remedy=(
-                    "Give fewer, or leave them out to test the family, or gof_test with ",
-                    _WILD,
-                    also,
-                ),
-            )
-        rows = {key: slice(ends[k], ends[k + 1]) for k, key in enumerate(keys)}
-        second, coupling = np.zeros((2, ends[-1], ends[-1]))
-        mean = np.concatenate([basis[key].T @ self._sums[key] for key in keys]) / self.n
-        for (a, b), value in self._moments.items():
-            second[rows[a], rows[b]] = basis[a].T @ value @ basis[b]
-            second[rows[b], rows[a]] = second[rows[a], rows[b]].T
-        for q, cell in keys:
-            for p, other in keys:
-                if p == q:
-                    columns = self._grid.couple(q, cell - other, basis[p, other])
-                    coupling[rows[q, cell], rows[p, other]] = basis[q, cell].T @ columns
-        if self.n < ends[-1]:  # second moments of few samples have a small root
-            root = low_rank_root(second)
-            mean = np.linalg.lstsq(root, mean, rcond=None)[0]
-            second, coupling = np.eye(root.shape[1]), product(product(root.T, coupling), root.T)
-        return eigenvalues_of_product(second / self.n - np.outer(mean, mean), coupling)
+        basis = {key: _range(moments.own(key)) for key in near}
+        ends = np.cumsum([0, *(one.shape[1] for one in basis.values())])
+        rows = {key: slice(ends[k], ends[k + 1]) for k, key in enumerate(basis)}
+        mean = np.concatenate([one.T @ self._sums[key] for key, one in basis.items()]) / self.n
+        covariance = moments.reduced(basis) / self.n - np.outer(mean, mean)
+        # With the covariance C = A A^T and the coupling T, those of C T are those of A^T T A.
+        root = low_rank_root(covariance)
+        coupled = np.zeros(root.shape)
+        for (q, cell), others in near.items():
+            for other in others:
+                columns = self._grid.couple(q, cell - other, basis[q, other])
+                coupled[rows[q, cell]] += basis[q, cell].T @ columns @ root[rows[q, other]]
+        with one_blas_thread():
+            return np.linalg.eigvalsh(product(root.T, coupled.T))
 
     def _check_work(self) -> None:
         """The series that couple cells must not be too many; far apart the RBF kernel has none."""
         if self.kernel.code == 0:
             return
         fits = 0
-        for q in range(len(self.slices)):
-            cells = np.array([cell for p, cell in self._sums if p == q])
+        held: dict[int, list[int]] = {}
+        for q, cell in self._sums:
+            held.setdefault(q, []).append(cell)
+        for cells in map(np.array, held.values()):
             fits += cells.size  # there are at least as many distances as cells
             if fits <= _MOST_FITS:
                 fits += np.unique(np.abs(cells[:, None] - cells)).size - cells.size
         if fits > _MOST_FITS:
             raise self._too_narrow(f"every distance between two of them, {fits} in all, is work")
 
-    def _too_narrow(self, reason: str, also: str = ".") -> ArgumentError:
-        return ArgumentError(
+    def _too_narrow(self, reason: str, also: str = ".") -> TooMuchWork:
+        return TooMuchWork(
             "kernel",
             f"is narrow for samples with heavy tails, in {len(self._sums)} cells: {reason}",
             remedy=("Take a larger ", Option("bandwidth"), ", or gof_test with ", _WILD, also),
@@ -391,7 +461,7 @@ class Accumulator:
             As of ``gof_test(..., null="spectral")``.
         """
         start = time.perf_counter()
-        n_resamples = check_integer("n_resamples", n_resamples, 1)
+        n_resamples = check_resamples(n_resamples)
         statistics = self.statistics
         statistic = float(statistics.sum())
         chi2_weights = limit_weights(self.spectrum(), self.n)
@@ -418,11 +488,12 @@ class Accumulator:
 def _range(moments: Array) -> Array:
     """An orthonormal basis of the directions in which second moments are not zero."""
     values, vectors = np.linalg.eigh(moments)
-    return vectors[:, values > 1e-15 * values.size * values[-1]]
+    return vectors[:, values.size - _rank(values) :]
 
 
-def _accumulate(table: dict[Any, Array], key: Any, value: Array) -> None:
-    table[key] = table[key] + value if key in table else np.array(value)
+def _rank(values: Array) -> int:
+    """How many eigenvalues of second moments, in ascending order, are not zero."""
+    return int(np.count_nonzero(values > 1e-15 * values.size * values[-1]))
 
 
 class _Grid:
@@ -448,6 +519,12 @@ class _Grid:
         """Rows of the features of slice q: its cosines, then its sines."""
         return slice(self.ends[q], self.ends[q + 1])
 
+    def reach(self, q: int) -> float:
+        """How many cells of a slice apart the kernel may still differ from zero."""
+        if self.code != 0:
+            return math.inf
+        return _reach(self.tol) / self.widths[q] + 1.0
+
     def _series(self, q: int, distance: int) -> tuple[Array, Array]:
         return _coupling(self.code, self.widths[q], distance, self.tol)
 
@@ -464,6 +541,11 @@ class _Grid:
         cos, sin = cos.reshape(shape), sin.reshape(shape)
         # cos(w (u - v)) and sin(w (u - v)) multiplied out.
         return np.concatenate([cos * even - sin * odd, cos * odd + sin * even])
+
+
+def _reach(tol: float) -> float:
+    """Distance, in bandwidths, from which the RBF kernel is zero."""
+    return math.sqrt(2.0 * math.log(100.0 / tol))
 
 
 @functools.lru_cache(maxsize=256)
@@ -506,6 +588,6 @@ def _fit(
     """The series for two cells at a distance; None where it is not accurate enough."""
     gap = (distance - 1) * width
     # There the RBF kernel is zero.
-    if code == 0 and distance > 1 and gap > math.sqrt(2.0 * math.log(100.0 / tol)):
+    if code == 0 and distance > 1 and gap > _reach(tol):
         return np.zeros(count), np.zeros(count)
     return fitted_series(code, width, distance * width, count, period, tol)

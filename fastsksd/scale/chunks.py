@@ -13,6 +13,7 @@ import numpy as np
 from .._typing import Array
 from .._validate import ArgumentError, ArgumentTypeError, check_score, score_is_array
 from ..procedure.chains import check_draws, evaluate_draws
+from .cell_moments import TooMuchWork
 
 if TYPE_CHECKING:
     from .accumulator import Accumulator
@@ -70,6 +71,8 @@ class Chunk:
         """Name the chunk in the messages of errors."""
         try:
             yield
+        except TooMuchWork:
+            raise
         except (TypeError, ValueError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"chunk {self.number}: {error}") from error
@@ -98,17 +101,19 @@ class Rows:
     def head(self, count: int, keep: bool) -> list[Chunk]:
         """The first `count` rows as a list of chunks; `keep` leaves them in the stream."""
         taken: list[Chunk] = []
-        rest = self._left
+        whole: list[Chunk] = []  # as they came: looking at chunks does not cut them
+        rest: list[Chunk] = []
         for chunk in self._left:
+            whole.append(chunk)
             if chunk.n > count:
                 taken.append(chunk.rows(0, count))
-                rest = itertools.chain([chunk.rows(count, None)], self._left)
+                rest = [chunk.rows(count, None)]
                 break
             taken.append(chunk)
             count -= chunk.n
             if count == 0:
                 break
-        self._left = itertools.chain(taken, rest) if keep else rest
+        self._left = itertools.chain(whole if keep else rest, self._left)
         return taken
 
     def add_to(self, total: _Sums) -> _Sums:

@@ -35,7 +35,8 @@ from ..procedure.combine import decide
 from ..procedure.evaluation import Outcome
 from ..procedure.feature_sums import FeatureSums, Groups, group_size, group_weights
 from ..procedure.lags import FEWEST
-from ..procedure.plan import Options, Plan, make_plan
+from ..procedure.nulls import check_resamples
+from ..procedure.plan import Options, Plan, make_plan, most_members
 from ..procedure.search import search
 from ..procedure.split import Samples, Split, fixed_part, trained_part
 from ..result import GofResult
@@ -368,6 +369,7 @@ class FamilyAccumulator:
                 remedy="Test fewer samples by gof_test.",
             )
         numbers = self._sums.numbers()
+        check_resamples(plan.n_resamples, most_members(plan), groups=numbers.size, null=null)
         weights = group_weights(numbers, null, plan.n_resamples, plan.rng)
         members = self._family.evaluations(self._sums.meet(weights, null))
         verdict = decide(plan, Outcome(members, 1.0))

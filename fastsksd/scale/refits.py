@@ -37,6 +37,7 @@ from ..baselines import as_baseline
 from ..gof import Examined, concluded, examine, gof_test
 from ..procedure.combine import decide
 from ..procedure.fitted import Fitted, allow_for_failures, statistics_of, with_refits
+from ..procedure.nulls import check_resamples
 from ..procedure.plan import Options
 from ..result import GofResult
 from .checkpoint import check_checkpoint
@@ -249,7 +250,7 @@ def gof_test_of_fitted(
     x: Any, fit: Callable[[Array], Any] | Refit, options: Options, n_refits: int
 ) -> GofResult:
     """`gof_test` with `fit`; replicates of its options are those of a split."""
-    check_integer("n_resamples", n_refits, 1)
+    check_resamples(n_refits)
     refit = fit if isinstance(fit, Refit) else Refit(fit)
     names, samples = _check_input(x, options)
     rng = check_rng(options.rng)

@@ -30,8 +30,8 @@ from .._validate import (
 )
 from ..engines.kernel_series import TOLERANCE
 from ..gof import gof_test
-from ..procedure.nulls import NULLS
-from ..procedure.plan import NOTHING_TO_CHOOSE, Options, check_debias
+from ..procedure.nulls import NULLS, check_resamples
+from ..procedure.plan import GROUPS, NOTHING_TO_CHOOSE, Options, check_debias
 from ..result import GofResult
 from ..score_difference import ESTIMATORS, needs_function
 from ..slices import active_slices, check_basis
@@ -201,7 +201,7 @@ def gof_stream(
                 " to test the family.",
             ),
         )
-    check_integer("n_resamples", n_resamples, 1)
+    check_resamples(n_resamples)
     options = Options(
         slices=slices,
         n_slices=n_slices,
@@ -259,6 +259,8 @@ def _test_of_family(source: _Source, score: Score | None, options: Options) -> G
     same: Any = dict(kernel=options.kernel, tol=options.tol)
     if x.shape[-2] <= look:
         return _test_in_memory(front, x, score, options)
+    null = options.null or "wild"
+    check_resamples(options.n_resamples, groups=GROUPS, null=null)
     model: Any = score
     if separate:
         first = _separate_samples(score, train)[0]
@@ -283,7 +285,7 @@ def _test_of_family(source: _Source, score: Score | None, options: Options) -> G
         ) from None
     searched = time.perf_counter()
     total = source.add_to(total)
-    replicates: Any = dict(null=options.null or "wild", n_resamples=options.n_resamples)
+    replicates: Any = dict(null=null, n_resamples=options.n_resamples)
     result = total.result(**replicates, rng=options.rng)
     return _timed(result, start, searched)
 
@@ -336,7 +338,8 @@ def _test_of_one_set(source: _Source, score: Score | None, options: Options) -> 
             debias=options.debias,
         )
     searched = time.perf_counter()
-    total = source.add_to(Accumulator(slices, known, kernel=options.kernel, tol=options.tol))
+    total = Accumulator(slices, known, kernel=options.kernel, tol=options.tol)
+    total = source.add_to(total.insisting())
     if total.n < 2:
         raise ArgumentError(
             "chunks",
