@@ -399,13 +399,18 @@ def frozen(array: ArrayLike) -> Array:
     return array
 
 
-def real_array(name: str, value: Any, *, returned: bool = False) -> Array:
-    """`value` as a float64 array of real numbers; `returned`: by the user's function `name`."""
+def refuse_masked(name: str, value: Any, *, returned: bool = False) -> None:
+    """A masked array is an error: what reads it as an array would lose the mask."""
     if isinstance(value, np.ma.MaskedArray):
         verb = "returned" if returned else "is"
         raise ArgumentTypeError(
             name, f"{verb} a masked array; drop or fill the masked entries first"
         )
+
+
+def real_array(name: str, value: Any, *, returned: bool = False) -> Array:
+    """`value` as a float64 array of real numbers; `returned`: by the user's function `name`."""
+    refuse_masked(name, value, returned=returned)
     wanted = f"must {'return' if returned else 'be'} an array of real numbers"
     try:
         array = np.asarray(value)

@@ -26,6 +26,7 @@ from ._validate import (
     check_score,
     column_names,
     evaluate_score,
+    first_few,
     is_dask,
     score_is_array,
 )
@@ -33,6 +34,7 @@ from .baselines import as_baseline
 from .baselines.base import Baseline
 from .effects import FEWEST, check_tolerance
 from .engines import TOLERANCE
+from .kernels import FlatProjection
 from .procedure.chains import as_chains, flattened
 from .procedure.combine import Verdict, decide
 from .procedure.evaluate import evaluate
@@ -434,10 +436,22 @@ def examine(x: Any, score: Any, options: Options) -> Examined:
         )
     plan = in_own_units(make_plan(options, baseline, *samples.shape), samples)
     split = make_split(plan, samples, score, of_chains)
-    with engines.session(*split.arrays()):
-        found = search(plan, split)
-        searched = time.perf_counter()
-        outcome = evaluate(plan, found)
+    try:
+        with engines.session(*split.arrays()):
+            found = search(plan, split)
+            searched = time.perf_counter()
+            outcome = evaluate(plan, found)
+    except FlatProjection as error:
+        still = np.flatnonzero((samples == samples[0]).all(axis=0))
+        if not still.size:
+            raise
+        shown = still if names is None else [repr(names[k]) for k in still]
+        raise FlatProjection(
+            "x",
+            f"does not vary in {'column' if still.size == 1 else 'columns'} {first_few(shown)}, "
+            "along which slices have no median distance",
+            remedy=error.remedy,
+        ) from error
     return Examined(
         plan,
         samples,

@@ -118,10 +118,23 @@ def test_import_where_nothing_can_be_cached():
 def test_a_constant_column_is_named(constant):
     x = X.copy()
     x[:, 2] = constant
-    with pytest.raises(ValueError, match="`x` does not vary along the projection"):
+    with pytest.raises(ValueError, match="`x` does not vary in column 2, along"):
         fs.gof_test(x, np.negative, slices=(np.eye(4), np.eye(4)), n_resamples=10, rng=0)
-    with pytest.raises(ValueError, match="`x` does not vary along the projection"):
+    with pytest.raises(ValueError, match=r"`x` does not vary in column 2, .* Drop the column or"):
         fs.gof_test(x, np.negative, n_resamples=10, rng=0)
+    x = NamedColumns(x, ["mu", "tau", "fixed", "nu"])
+    with pytest.raises(ValueError, match="`x` does not vary in column 'fixed', along"):
+        fs.gof_test(x, np.negative, n_resamples=10, rng=0)
+
+
+class NamedColumns:
+    """What the names of a data frame's columns need."""
+
+    def __init__(self, values, columns):
+        self.values, self.columns = values, columns
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.values, dtype)
 
 
 def test_fewer_samples_than_dimensions_leave_nothing_to_rounding():

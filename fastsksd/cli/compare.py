@@ -15,8 +15,9 @@ from typing import Any
 from .._validate import counted
 from ..comparison import Comparison, compare
 from ..report.comparison import comparison_tables
+from ..report.tables import plain
 from .files import is_netcdf, open_file
-from .output import check_page, plain
+from .output import check_page
 from .shell import CommandError, Shell
 from .sources import FileError, finite_rows, read_all
 from .targets import load_score

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import shutil
@@ -22,7 +21,7 @@ from ..effects import effects_of, has_effects
 from ..report.caveats import caveats_of
 from ..report.directions import direction, leading
 from ..report.explain import explain, is_explicable
-from ..report.tables import effects_table, facts
+from ..report.tables import effects_table, facts, plain
 from ..report.wording import summary
 from ..result import GofResult
 from .shell import CommandError
@@ -203,17 +202,6 @@ def check_page(path: str | None) -> None:
         raise CommandError(f"--html {path}: can't be written: {error.strerror}") from error
     if not existed:
         os.remove(path)
-
-
-def plain(value: Any) -> Any:
-    """`value` in types that JSON has."""
-    if isinstance(value, dict):
-        return {name: plain(some) for name, some in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(some) for some in value]
-    if isinstance(value, float):  # NumPy's too
-        return float(value) if math.isfinite(value) else None
-    return value
 
 
 def _files(tested: Tested) -> str:

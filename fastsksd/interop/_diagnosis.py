@@ -17,7 +17,7 @@ from ..procedure.precision import MATTERS
 from ..report.caveats import imprecise, swapped_axes
 from ..report.directions import check_coordinates
 from ..report.rates import holm
-from ..report.tables import estimate_cells, html_table, rough_note, text_table, weights_fact
+from ..report.tables import estimate_cells, html_table, plain, rough_note, text_table, weights_fact
 from ..report.wording import effect_words
 from ..report.worst import worst_directions
 from ..result import GofResult
@@ -119,7 +119,7 @@ class Diagnosis:
         -------
         dict
             ``{"stein": ...}`` with "pvalue" and "reject" of all draws together, "bad_params",
-            "directions" in words, and the `columns`.
+            "directions" in words, and the `columns`. JSON can hold it: what is not known is None.
 
         Examples
         --------
@@ -131,15 +131,14 @@ class Diagnosis:
         ['rhat', 'stein']
         """
         wrong = np.nan_to_num(self.pvalues_adjusted, nan=1.0) <= alpha
-        return {
-            "stein": {
-                "pvalue": self.result.pvalue,
-                "reject": self.result.reject(alpha),
-                "bad_params": [name for name, bad in zip(self.names, wrong, strict=True) if bad],
-                "directions": self.said(),
-                **self.columns(),
-            }
+        content = {
+            "pvalue": self.result.pvalue,
+            "reject": self.result.reject(alpha),
+            "bad_params": [name for name, bad in zip(self.names, wrong, strict=True) if bad],
+            "directions": self.said(),
+            **self.columns(),
         }
+        return {"stein": plain(content)}
 
     def said(self) -> list[str]:
         """Directions in words, as "a - b: samples too narrow ...".
@@ -182,8 +181,11 @@ class Diagnosis:
         verdict = f"{self.result.verdict} at level 0.05 (p-value {self.result.pvalue:.3g})"
         if self.result.reject(0.05):
             verdict = f"they do not follow the model, {verdict}"
-        if self.result.draws_needed:
+        elif self.result.draws_needed:
             verdict = f"the {'chains' if self.n_chains else 'draws'} are {self.result.verdict}"
+        else:
+            together = " taken together" if self._located() else ""
+            verdict += f", no sign that the draws{together} differ from the model"
         notes = [f"{self.n_draws} {drawn}, in unconstrained space: {verdict}"]
         notes += self.said()
         if self.result.reject(0.05) and not self._located():
@@ -224,7 +226,11 @@ class Diagnosis:
         notes.append(
             "shift in posterior standard deviations, 0 if right; stretch: width of the draws over "
             f"that of the posterior, 1 if right; {self.effects.level:.0%} intervals hold for all "
-            "parameters at once, and p-values are adjusted for their number"
+            "parameters at once"
+        )
+        notes.append(
+            "Stein p: p-value of each parameter by itself, adjusted for their number; small if its "
+            "draws do not fit the model"
         )
         return notes
 

@@ -206,6 +206,45 @@ def indexed(
     ]
 
 
+def unconstrained_names(
+    names: Sequence[str], x: np.ndarray, constrained: np.ndarray | None
+) -> list[str]:
+    """Names that say what columns x of unconstrained space are: "log(a)", "logit(a)" or "a" itself.
+
+    `constrained` has the same columns as the model has them; None where it has others, as of a
+    simplex. The values tell, as libraries do not: BridgeStan knows of no transforms, and those of
+    NumPyro are composed of many. What is neither is "a (unconstrained)".
+    """
+    if constrained is None or np.shape(constrained) != np.shape(x):
+        return [f"{name} (unconstrained)" for name in names]
+    precision = max(_precision(x), _precision(constrained))
+    z = np.asarray(x, dtype=float).reshape(-1, len(names))
+    values = np.asarray(constrained, dtype=float).reshape(-1, len(names))
+    return [
+        _formula(name, column[known], some[known], precision)
+        for name, column, some in zip(names, z.T, values.T, strict=True)
+        for known in [np.isfinite(column) & np.isfinite(some)]
+    ]
+
+
+def _precision(values: Any) -> float:
+    kind = np.asarray(values).dtype
+    return float(np.finfo(kind if kind.kind == "f" else float).eps)
+
+
+def _formula(name: str, z: Array, values: Array, precision: float) -> str:
+    """The name of a column z that is `values`, of that name, in constrained space."""
+    sizes = abs(values) + np.finfo(np.float32).tiny  # where single precision ends
+    with np.errstate(over="ignore"):
+        inverses = {name: z, f"log({name})": np.exp(z), f"logit({name})": 1.0 / (1.0 + np.exp(-z))}
+        errors = {
+            formula: float(np.max(abs(expected - values) / sizes, initial=0.0))
+            for formula, expected in inverses.items()
+        }
+    best = min(errors, key=lambda formula: errors[formula])  # small chances: log is almost logit
+    return best if z.size and errors[best] <= precision**0.5 else f"{name} (unconstrained)"
+
+
 def check_variables(var_names: VarNames, known: Sequence[str]) -> list[str]:
     """`var_names` as a list, all that are `known` if None; an unknown name is an error."""
     if var_names is None:

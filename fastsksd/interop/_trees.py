@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from ._draws import Block, indexed
+from ._draws import Block, indexed, unconstrained_names
 from ._library import library, with_progress
 from .jax import score_from_logp
 
 
-def tree_blocks(positions: Any, gradients: Any = None) -> list[Block]:
-    """One block for each leaf of a tree of arrays (chains, draws, ...), in JAX's order."""
+def tree_blocks(
+    positions: Any, gradients: Any = None, constrained: Mapping[str, Any] | None = None
+) -> list[Block]:
+    """One block for each leaf of a tree of arrays (chains, draws, ...), in JAX's order.
+
+    `constrained` has the same leaves in constrained space, by name, where the model has another.
+    """
     tree = library("jax").tree_util
     leaves, structure = tree.tree_flatten_with_path(positions)
     scores = [None] * len(leaves) if gradients is None else structure.flatten_up_to(gradients)
@@ -28,12 +33,14 @@ def tree_blocks(positions: Any, gradients: Any = None) -> list[Block]:
             or "x"
         )
         flat = x.reshape(*x.shape[:2], -1)
+        names = indexed(name, x.shape[2:])
+        if constrained is not None:
+            values = np.asarray(constrained.get(name))
+            same = values.shape == x.shape
+            names = unconstrained_names(names, flat, values.reshape(flat.shape) if same else None)
         blocks.append(
             Block(
-                name,
-                indexed(name, x.shape[2:]),
-                flat,
-                None if score is None else np.asarray(score).reshape(flat.shape),
+                name, names, flat, None if score is None else np.asarray(score).reshape(flat.shape)
             )
         )
     return blocks

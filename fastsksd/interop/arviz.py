@@ -10,7 +10,17 @@ import numpy as np
 
 from .._typing import Score
 from .._validate import ArgumentError, ArgumentTypeError, evaluate_score, score_is_array
-from ._draws import Block, Draws, OnDivergence, OnNan, VarNames, check_variables, collect, indexed
+from ._draws import (
+    Block,
+    Draws,
+    OnDivergence,
+    OnNan,
+    VarNames,
+    check_variables,
+    collect,
+    indexed,
+    unconstrained_names,
+)
 from ._library import library
 
 __all__ = ["draws"]
@@ -204,26 +214,28 @@ def _stored_blocks(idata: Any) -> list[Block]:
         )
     x, gradient = (statistics[name].transpose("chain", "draw", ...) for name in _STORED)
     owners = _owners(idata)
-    labels = [str(label) for label in x[x.dims[2]].values]
-    return [
-        Block(
-            *owners.get(label, (label, [label])),
-            x.values[:, :, k : k + 1],
-            gradient.values[:, :, k : k + 1],
-        )
-        for k, label in enumerate(labels)
-    ]
+    blocks = []
+    for k, column in enumerate(x[x.dims[2]].values):
+        label, z = str(column), x.values[:, :, k]
+        name, shown, values = owners.get(label, (label, label, None))
+        names = unconstrained_names([shown], z, values)
+        if values is None and "__" in label:
+            names = [label]  # PyMC's of a transformed variable, which says what it is: tau_log__
+        blocks.append(Block(name, names, z[:, :, None], gradient.values[:, :, k : k + 1]))
+    return blocks
 
 
-def _owners(idata: Any) -> dict[str, tuple[str, list[str]]]:
-    """Variable and name of each of nutpie's parameters, ``name``, or ``name_i.j`` for an entry.
+def _owners(idata: Any) -> dict[str, tuple[str, str, np.ndarray]]:
+    """Variable, name and constrained draws of each of nutpie's parameters.
 
-    Those of transformed variables are missing.
+    They are called ``name``, or ``name_i.j`` for an entry; in Stan ``name.i.j``, counted from 1.
+    Those of PyMC's transformed variables are missing.
     """
-    owners: dict[str, tuple[str, list[str]]] = {}
+    owners: dict[str, tuple[str, str, np.ndarray]] = {}
     for name, (values, labels) in variables_of(idata).items():
         shape = values.shape[2:]
         for place, shown in zip(np.ndindex(*shape), indexed(name, shape, labels), strict=True):
-            stored = f"{name}_{'.'.join(map(str, place))}" if place else name
-            owners[stored] = name, [shown]
+            owner = name, shown, values[(slice(None), slice(None), *place)]
+            owners["_".join([name, *([".".join(map(str, place))] if place else [])])] = owner
+            owners[".".join([name, *(str(k + 1) for k in place)])] = owner
     return owners

@@ -31,7 +31,7 @@ def draws(
 
     The gradients in the states are used; HMC, NUTS, MALA and others keep them. BlackJAX samples in
     the space of `logdensity_fn`. So this must be a density on all of R^d, with the Jacobians of its
-    transforms.
+    transforms. Names are those of the position: call the logarithm of a scale "log_scale" there.
 
     Parameters
     ----------
@@ -93,11 +93,13 @@ def draws(
             "must be stacked along one axis, or two with chains; "
             f"the log-densities have shape {np.shape(states.logdensity)}",
         )
-    if (axes == 2) != (chain_axis in (0, 1)):
+    if chain_axis not in ((0, 1) if axes == 2 else (None,)):
+        shape = np.shape(states.logdensity)
         wanted = (
-            "0 or 1, for states stacked along two axes"
+            f"0 or 1, for states stacked along two axes, {shape}: 0 if whole chains were run by "
+            "vmap, (chains, draws), 1 if each step was, (draws, chains)"
             if axes == 2
-            else "None, for states stacked along one axis"
+            else f"None, for states stacked along one axis, {shape}"
         )
         raise ArgumentError("chain_axis", f"must be {wanted}; got {chain_axis!r}")
 

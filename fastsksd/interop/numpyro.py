@@ -106,7 +106,8 @@ def draws(
     Returns
     -------
     Draws
-        Unconstrained draws with their scores.
+        Unconstrained draws with their scores. The names say what they are: "log(a)" for a positive
+        site, "logit(a)" for one between 0 and 1, "a (unconstrained)" for other bounded sites.
 
     Raises
     ------
@@ -142,7 +143,7 @@ def draws(
         positions = target.unconstrain_all(_sites(drawn, target.sites, "samples"))
         scores = scores_of_trees(target.log_density, positions, batch_size, progress)
         options["diverging"] = diverging(samples)
-        return collect(tree_blocks(positions), score=scores, **options)
+        return collect(tree_blocks(positions, constrained=drawn), score=scores, **options)
     if samples is not None:
         raise ArgumentTypeError("samples", "are for a model; a numpyro.infer.MCMC has its own")
     if getattr(source, "_states", None) is None:
@@ -151,10 +152,10 @@ def draws(
     drawn = source.get_samples(group_by_chain=True)
     options["diverging"] = extra.get("diverging")
     gradients = extra.get("z_grad")
-    log_density = None
+    log_density, constrained = None, drawn
     # The draws of a potential_fn are unconstrained already.
     if getattr(source.sampler, "model", None) is None:
-        positions = drawn
+        positions, constrained = drawn, None
     elif gradients is not None and all(f"z.{name}" in extra for name in gradients):
         positions = {name: extra[f"z.{name}"] for name in gradients}
     else:
@@ -164,12 +165,13 @@ def draws(
         log_density = target.log_density
         positions = target.unconstrain_all(_sites(drawn, target.sites, "source"))
     if gradients is not None:
-        return collect(tree_blocks(positions, jax.tree.map(lambda g: -g, gradients)), **options)
+        scored = jax.tree.map(lambda g: -g, gradients)
+        return collect(tree_blocks(positions, scored, constrained), **options)
     if log_density is None:
         potential = source.sampler.get_potential_fn()
         log_density = lambda z: -potential(z)  # noqa: E731
     scores = scores_of_trees(log_density, positions, batch_size, progress)
-    return collect(tree_blocks(positions), score=scores, **options)
+    return collect(tree_blocks(positions, constrained=constrained), score=scores, **options)
 
 
 def variational(
@@ -256,10 +258,11 @@ def variational(
     count = check_integer("n_draws", n_draws, 2)
     target = _Target(model, model_args, model_kwargs or {})
     key = jax.random.key(int(check_rng(rng).integers(2**31)))
-    positions = _guided(guide, params, key, count, target)
-    positions = jax.tree.map(lambda leaf: leaf[None], positions)
+    positions, drawn = jax.tree.map(
+        lambda leaf: leaf[None], _guided(guide, params, key, count, target)
+    )
     return collect(
-        tree_blocks(positions),
+        tree_blocks(positions, constrained=drawn),
         score=scores_of_trees(target.log_density, positions, batch_size, progress),
         var_names=var_names,
         on_nan=on_nan,
@@ -267,13 +270,16 @@ def variational(
     )
 
 
-def _guided(guide: Any, params: Any, key: Any, count: int, target: _Target) -> dict[str, Any]:
-    """Unconstrained draws of a guide, (draws, ...) for each site."""
+def _guided(
+    guide: Any, params: Any, key: Any, count: int, target: _Target
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Draws of a guide, (draws, ...) for each site: unconstrained, and constrained."""
     numpyro, jax = library("numpyro"), library("jax")
     if isinstance(guide, numpyro.infer.autoguide.AutoContinuous):
         # Its own draws, which keep the digits that constrained values lose near a border.
         latent = guide.get_posterior(params).sample(key, (count,))
-        return _sites(jax.vmap(guide._unpack_latent)(latent), target.sites, "guide")
+        positions = _sites(jax.vmap(guide._unpack_latent)(latent), target.sites, "guide")
+        return positions, jax.jit(jax.vmap(target.constrain))(positions)
     if isinstance(guide, numpyro.infer.autoguide.AutoGuide):
         drawn = guide.sample_posterior(
             key, params, *target.args, sample_shape=(count,), **target.kwargs
@@ -282,7 +288,8 @@ def _guided(guide: Any, params: Any, key: Any, count: int, target: _Target) -> d
         drawn = numpyro.infer.Predictive(guide, params=params, num_samples=count)(
             key, *target.args, **target.kwargs
         )
-    return jax.jit(jax.vmap(target.unconstrain))(_sites(drawn, target.sites, "guide"))
+    drawn = _sites(drawn, target.sites, "guide")
+    return jax.jit(jax.vmap(target.unconstrain))(drawn), drawn
 
 
 def _sites(drawn: Mapping[str, Any], sites: Sequence[str], name: str) -> dict[str, Any]:
@@ -335,6 +342,9 @@ class _Target:
         return library("numpyro.infer.util").unconstrain_fn(
             self.model, self.args, self.kwargs, values
         )
+
+    def constrain(self, z: Any) -> Any:
+        return library("numpyro.infer.util").constrain_fn(self.model, self.args, self.kwargs, z)
 
     def unconstrain_all(self, values: Any) -> Any:
         """The same for arrays (chains, draws, ...)."""

@@ -31,7 +31,7 @@ import numpy as np
 
 from .._typing import Score
 from .._validate import ArgumentError, evaluate_score
-from ._draws import Block, Draws, OnNan, VarNames, collect, indexed
+from ._draws import Block, Draws, OnNan, VarNames, collect, indexed, unconstrained_names
 from .arviz import diverging, read, variables_of
 from .stan import unconstrained
 
@@ -340,7 +340,10 @@ def _scored(
         parts = np.split(
             x.reshape(whole.shape), np.cumsum([len(b.names) for b in blocks])[:-1], axis=2
         )
-        blocks = [block._replace(x=part) for block, part in zip(blocks, parts, strict=True)]
+        blocks = [
+            block._replace(x=part, names=unconstrained_names(block.names, part, block.x))
+            for block, part in zip(blocks, parts, strict=True)
+        ]
     return collect(blocks, score=lambda x, rows: evaluate_score(score, x, finite=False), **options)
 
 

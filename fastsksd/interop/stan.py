@@ -9,7 +9,7 @@ import numpy as np
 
 from .._typing import Array, ArrayLike
 from .._validate import ArgumentError, ArgumentTypeError, check_samples
-from ._draws import Block, Draws, OnDivergence, OnNan, VarNames, collect
+from ._draws import Block, Draws, OnDivergence, OnNan, VarNames, collect, unconstrained_names
 from ._library import LateBar
 from .arviz import diverging, read, variables_of
 
@@ -84,7 +84,8 @@ def draws(
     Returns
     -------
     Draws
-        Unconstrained draws with their scores.
+        Unconstrained draws with their scores. The names say what they are: "log(a)" for a positive
+        parameter, "logit(a)" for one between 0 and 1, "a (unconstrained)" for other bounded ones.
 
     Raises
     ------
@@ -99,7 +100,7 @@ def draws(
     >>> import bridgestan, fastsksd as fs
     >>> draws = fs.interop.stan.draws(bridgestan.StanModel("model.so"), "draws.nc")
     >>> len(draws), draws.names[:2]
-    (1000, ('mu', 'sigma'))
+    (1000, ('mu', 'log(sigma)'))
     >>> draws.test(rng=0).reject()
     False
     """
@@ -134,8 +135,12 @@ def unconstrained(
         np.ascontiguousarray(theta.reshape(chains * length, -1)),
         len(names),
     ).reshape(chains, length, -1)
+    columns = {name: theta[:, :, k] for k, name in enumerate(model.param_names())}
     return collect(
-        [Block(_base(name), [name], x[:, :, k : k + 1]) for k, name in enumerate(names)],
+        [
+            Block(_base(name), unconstrained_names([name], z, columns.get(name)), z[:, :, None])
+            for name, z in zip(names, np.moveaxis(x, 2, 0), strict=True)
+        ],
         score=lambda x, rows: _each(_gradient_of(model), x, len(names), progress),
         **options,
     )

@@ -17,6 +17,8 @@ from .._validate import (
     check_samples,
     counted,
     evaluate_score,
+    first_few,
+    refuse_masked,
     score_is_array,
 )
 
@@ -56,9 +58,9 @@ def flattened(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
 
     Anything else is returned as it is.
     """
-    for one in x if _is_list_of_chains(x) else (x,):
-        if isinstance(one, np.ma.MaskedArray):  # whose mask would be lost
-            raise ArgumentTypeError("x", "is a masked array; drop or fill the masked entries first")
+    for name, value in (("x", x), ("score", score)):
+        for one in value if _is_list_of_chains(value) else (value,):
+            refuse_masked(name, one)
     if _is_list_of_chains(x):
         return _joined(x, score, chains)
     shape = tuple(getattr(x, "shape", ()))
@@ -109,6 +111,12 @@ def _joined(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
             Option("x"),
             f"; got {_described(chains)}",
         )
+    empty = [str(k) for k, one in enumerate(x) if not len(one)]
+    if empty:
+        are = "chain {} has none" if len(empty) == 1 else "chains {} have none"
+        raise ArgumentError(
+            "x", f"must be a list of chains with draws; {are.format(first_few(empty))}"
+        )
     widths = [_columns_of(one) for one in x]
     if len(set(widths)) > 1:
         raise ArgumentError(
@@ -130,6 +138,7 @@ def check_draws(x: Any, name: str, *, min_rows: int = 0, d: int | None = None) -
     shape = tuple(np.shape(x))
     if len(shape) != 3:
         return check_samples(x, name, min_rows=min_rows, d=d)
+    refuse_masked(name, x)
     flat = np.asarray(x).reshape(-1, shape[2])
     return check_samples(flat, name, min_rows=min_rows, d=d).reshape(shape)
 
@@ -146,6 +155,7 @@ def as_chains(chains: Any, n: int) -> Chains | None:
         return None
     if isinstance(chains, (bool, np.bool_)):
         return one_chain(n)
+    refuse_masked("chains", chains)
     labels = np.asarray(chains)
     if labels.ndim != 1 or labels.dtype.kind not in "biufOSU":
         raise ArgumentTypeError(

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._typing import Array
-from .._validate import ArgumentError, counted, evaluate_score
+from .._validate import ArgumentError, counted, evaluate_score, refuse_masked
 from ..compute.eigen import symmetric_eigenvectors
 from ..compute.linalg import product
 from ..compute.projections import row_lengths, unit_rows
@@ -225,6 +225,7 @@ def check_precondition(precondition: Any, d: int) -> str | Array:
                 f"got {precondition!r}",
             )
         return precondition
+    refuse_masked("precondition", precondition)
     try:
         matrix = np.asarray(precondition)
     except ValueError:  # rows of different lengths

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -343,3 +344,14 @@ def _notes(explanation: Explanation) -> list[str]:
     largest = ", ".join(map(str, explanation.indices[:5].tolist()))
     notes.append(f"rows with the largest contributions (of {explanation.indices.size}): {largest}")
     return [*notes, *map(str, explanation.caveats)]
+
+
+def plain(value: Any) -> Any:
+    """`value` in types that JSON has; numbers that are not finite are None."""
+    if isinstance(value, dict):
+        return {name: plain(some) for name, some in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(some) for some in value]
+    if isinstance(value, float):  # NumPy's too
+        return float(value) if math.isfinite(value) else None
+    return value

@@ -19,7 +19,7 @@ RNG = np.random.default_rng(0)
 POSTERIOR = {"mu": RNG.standard_normal((2, 200)), "theta": RNG.standard_normal((2, 200, 3))}
 STATISTICS = {
     "diverging": np.arange(400).reshape(2, 200) % 190 == 189,
-    "unconstrained_draw": RNG.standard_normal((2, 200, 4)),
+    "unconstrained_draw": np.concatenate([POSTERIOR["mu"][:, :, None], POSTERIOR["theta"]], axis=2),
     "gradient": RNG.standard_normal((2, 200, 4)),
 }
 COORDS = {
@@ -82,6 +82,32 @@ def test_stored_gradients(idata):
         ValueError, match=r"`var_names` .*: no variable 'tau'; there are 'mu', 'theta'"
     ):
         fs.interop.arviz.draws(idata, var_names="tau", on_divergence="drop")
+
+
+def test_names_of_stored_draws_say_what_they_are():
+    """Those of Stan's transformed parameters are the names of the parameters themselves."""
+    z = RNG.standard_normal((2, 50, 5))
+    labels = ["mu", "sigma", "p.1", "q.1", "tau_log__"]
+    dims = ("chain", "draw", "k")
+    stored = {"unconstrained_draw": (dims, z), "gradient": (dims, -z)}
+    p = 1 / (1 + np.exp(-z[:, :, 2:3]))
+    simplex = np.concatenate([p, 1 - p], axis=2) / 2
+    posterior = {
+        "mu": (("chain", "draw"), z[:, :, 0]),
+        "sigma": (("chain", "draw"), np.exp(z[:, :, 1])),
+        "p": (("chain", "draw", "one"), p),
+        "q": (("chain", "draw", "two"), simplex),
+        "tau": (("chain", "draw"), np.exp(z[:, :, 4])),
+    }
+    tree = xr.DataTree.from_dict(
+        {
+            "posterior": xr.Dataset(posterior),
+            "sample_stats": xr.Dataset(stored, coords={"k": labels}),
+        }
+    )
+    names = ("mu", "log(sigma)", "logit(p[0])", "q[0] (unconstrained)", "tau_log__")
+    assert fs.interop.arviz.draws(tree).names == names
+    assert fs.interop.arviz.draws(tree, var_names=["sigma"]).names == names[1:2]
 
 
 def test_dimensions_may_come_in_any_order():

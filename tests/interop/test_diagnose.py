@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,7 +36,9 @@ def test_a_right_run():
     assert (diagnosis.r_hat < 1.02).all() and (diagnosis.ess_bulk > 1000).all()
     again = draws.diagnose()
     assert again.result.pvalue == diagnosis.result.pvalue and repr(again) == repr(diagnosis)
-    assert "2000 draws of 4 chains, in unconstrained space: not rejected" in repr(diagnosis)
+    verdict = diagnosis.notes()[0]
+    assert verdict.startswith("2000 draws of 4 chains, in unconstrained space: not rejected")
+    assert verdict.endswith(", no sign that the draws differ from the model")
 
 
 def test_a_wrong_run():
@@ -132,7 +135,12 @@ def test_short_chains_a_start_that_has_not_settled_and_chains_that_stand_still()
     rng = np.random.default_rng(0)
     walk = np.cumsum(rng.standard_normal((2, 100, 1)), axis=1)
     assert "the chains are too short to tell: about" in diagnosed(walk).notes()[0]
+    assert "no sign" not in repr(diagnosed(walk))
     assert np.isnan(diagnosed(walk).pvalues_adjusted).all()
+    data = diagnosed(walk).to_dict()["stein"]
+    assert data["pvalue"] is None and data["stein_p"]["a"] is None and not data["reject"]
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+    assert np.isnan(diagnosed(walk).columns()["stein_p"]["a"])  # a number for data frames
     start = rng.standard_normal((4, 1000, 1))
     start[:, :100] += 4.0
     assert any("drop the first" in note for note in diagnosed(start).notes())
@@ -160,6 +168,10 @@ def test_words_for_a_newcomer():
     diagnosis = diagnosed(z)
     assert diagnosis.result.reject() and diagnosis.directions is None
     assert "no single parameter is clearly off" in diagnosis.notes()[1]
+    assert "no sign" not in repr(diagnosis)
+    assert diagnosis.notes()[-1].startswith("Stein p: p-value of each parameter by itself")
+    located = replace(run(0).diagnose(), pvalues_adjusted=np.array([1.0, 0.01, 1.0]))
+    assert "no sign that the draws taken together differ" in located.notes()[0]
     assert "stretch: width of the draws over that of the posterior, 1 if right" in repr(diagnosis)
     assert "no single parameter" not in repr(run(3, wide=1.5).diagnose())
     one = collect(

@@ -5,7 +5,7 @@ import pytest
 
 import fastsksd as fs
 from fastsksd.interop import arviz as bridge
-from fastsksd.interop._draws import Block, collect
+from fastsksd.interop._draws import Block, collect, unconstrained_names
 
 RNG = np.random.default_rng(0)
 SAMPLES = {"a": RNG.standard_normal((2, 300)), "b": 2.0 * RNG.standard_normal((2, 300, 2, 2))}
@@ -23,6 +23,24 @@ def test_chains_follow_each_other_and_entries_are_named():
     np.testing.assert_array_equal(draws.score, score(draws.x))
     np.testing.assert_array_equal(draws.chain, np.repeat([0, 1], 300))
     assert repr(draws) == "Draws(600 of 2 chains, d=5: a, b[0, 0], b[0, 1], b[1, 0], b[1, 1])"
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_names_of_unconstrained_columns(kind):
+    z = (10.0 * RNG.standard_normal((2, 100, 5))).astype(kind)
+    z[1, 3] = np.nan
+    values = z.copy()
+    values[:, :, 1] = np.exp(z[:, :, 1])
+    values[:, :, 2] = (1 / (1 + np.exp(-z[:, :, 2].astype(float)))).astype(kind)
+    values[:, :, 3] = np.log1p(np.exp(z[:, :, 3]))
+    values[:, :, 4] = 1.0 + np.exp(z[:, :, 4])
+    names = unconstrained_names(list("abcde"), z, values)
+    assert names == ["a", "log(b)", "logit(c)", "d (unconstrained)", "e (unconstrained)"]
+    small = (z[:, :, :1] / 10 - 10).astype(kind)
+    chances = (1 / (1 + np.exp(-small.astype(float)))).astype(kind)
+    assert unconstrained_names(["p"], small, chances) == ["logit(p)"]
+    assert unconstrained_names(["p"], z[:, :, :1], None) == ["p (unconstrained)"]
+    assert unconstrained_names(["p"], z[:, :, :1], values) == ["p (unconstrained)"]
 
 
 def test_scores_may_be_an_array():

@@ -33,6 +33,17 @@ def model(y, spread=1.0):
     numpyro.sample("y", dist.Normal(mu, sigma), obs=y)
 
 
+# A simplex, and bounds that depend on another site, have no short formula.
+NAMES = (
+    "mu",
+    "p[0] (unconstrained)",
+    "p[1] (unconstrained)",
+    "log(sigma)",
+    "u[0] (unconstrained)",
+    "u[1] (unconstrained)",
+)
+
+
 def run(model, *args, chains=2, extra_fields=(), **kwargs):
     mcmc = MCMC(
         NUTS(model),
@@ -93,7 +104,7 @@ def test_scores_of_a_model():
 
 def test_a_run(mcmc):
     draws = bridge.draws(mcmc, on_divergence="keep")
-    assert draws.names == ("mu", "p[0]", "p[1]", "sigma", "u[0]", "u[1]") and len(draws) == 800
+    assert draws.names == NAMES and len(draws) == 800
     fields = mcmc.get_extra_fields(group_by_chain=True)
     np.testing.assert_allclose(draws.x[:, 3], fields["z.sigma"].reshape(-1), atol=1e-10)
     np.testing.assert_allclose(draws.x[:, 3], np.log(mcmc.get_samples()["sigma"]), atol=1e-10)
@@ -110,16 +121,45 @@ def test_draws_of_a_model(mcmc):
     }
     stored = bridge.draws(mcmc, on_divergence="keep")
     computed = bridge.draws(model, samples, model_args=(Y,))
+    assert computed.names == stored.names == NAMES
     np.testing.assert_allclose(computed.x, stored.x, atol=1e-12)
     np.testing.assert_allclose(computed.score, stored.score, rtol=1e-6, atol=1e-6)
     wrong = bridge.draws(model, samples, model_args=(Y + 0.5,), var_names=["mu", "sigma"])
-    assert wrong.names == ("mu", "sigma") and wrong.test(rng=0).reject()
+    assert wrong.names == ("mu", "log(sigma)") and wrong.test(rng=0).reject()
 
 
 def test_a_run_without_stored_gradients():
     small = run(lambda: numpyro.sample("scale", dist.HalfNormal()), chains=1)
     draws = bridge.draws(small, on_divergence="keep")
     np.testing.assert_allclose(draws.score[:, 0], 1.0 - np.exp(2 * draws.x[:, 0]), rtol=1e-8)
+
+
+def supports():
+    numpyro.sample("rate", dist.Gamma(2.0, 3.0).expand([2]).to_event(1))
+    numpyro.sample("share", dist.Uniform(0.0, 1.0))
+    numpyro.sample("chance", dist.Beta(2.0, 3.0))
+    numpyro.sample("over", dist.Pareto(2.0, 3.0))
+    numpyro.sample("free", dist.StudentT(3.0, 1.0, 2.0))
+    numpyro.sample("tree", dist.LKJCholesky(3))
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_names_say_what_is_tested(x64):
+    jax.config.update("jax_enable_x64", x64)
+    try:
+        small = run(supports, chains=1, extra_fields=("z_grad",))
+        names = bridge.draws(small).names
+    finally:
+        jax.config.update("jax_enable_x64", True)
+    assert names == (
+        "logit(chance)",
+        "free",
+        "over (unconstrained)",
+        "log(rate[0])",
+        "log(rate[1])",
+        "logit(share)",
+        *(f"tree[{k}] (unconstrained)" for k in range(3)),
+    )
 
 
 @pytest.mark.parametrize("fields", [(), ("z_grad",)])
@@ -211,7 +251,7 @@ def drawn(guide, params, count=500, **options):
 def test_guides_that_hold_the_posterior(name):
     guide = getattr(autoguide, name)(normal_model)
     draws = drawn(guide, fit(guide))
-    assert draws.names == ("a", "b[0]", "b[1]", "scale") and draws.independent
+    assert draws.names == ("a", "b[0]", "b[1]", "log(scale)") and draws.independent
     np.testing.assert_allclose(draws.score, -draws.x @ PRECISION, atol=1e-8)
     result = draws.test(rng=0)
     # Laplace is exact here; the other one is as good as its optimiser.
@@ -237,7 +277,7 @@ def test_flows(name):
 
 def test_a_guide_written_by_hand():
     draws = drawn(normal_guide, {"spread": 1.0}, model=normal_model)
-    assert draws.names == ("a", "b[0]", "b[1]", "scale")
+    assert draws.names == ("a", "b[0]", "b[1]", "log(scale)")
     np.testing.assert_allclose(draws.score, -draws.x @ PRECISION, atol=1e-6)
     np.testing.assert_array_equal(
         draws.x, drawn(normal_guide, {"spread": 1.0}, model=normal_model).x

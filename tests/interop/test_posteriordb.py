@@ -125,7 +125,7 @@ def test_content_of_a_posterior(database):
 def test_reference_draws_with_a_score_function(database):
     posterior = posteriordb.load(database, NAME)
     draws = posterior.draws(score=Score())
-    assert draws.names == ("mu", "sigma", "b[1, 1]", "b[1, 2]", "b[2, 1]", "b[2, 2]")
+    assert draws.names == ("mu", "log(sigma)", "b[1, 1]", "b[1, 2]", "b[2, 1]", "b[2, 2]")
     np.testing.assert_allclose(draws.x[:, 1], np.log(posterior.reference()["sigma"].ravel()))
     assert len(draws) == 800 and set(draws.chain) == {0, 1, 2, 3}
     assert not draws.test(rng=0).reject(0.01)
@@ -295,7 +295,7 @@ def test_draws_with_the_model_in_stan(compiled):
     by_hand = posterior.draws(score=Score())
     # Stan's matrices run down the columns first.
     order = [0, 1, 2, 4, 3, 5]
-    assert draws.names == ("mu", "sigma", "b.1.1", "b.2.1", "b.1.2", "b.2.2")
+    assert draws.names == ("mu", "log(sigma)", "b.1.1", "b.2.1", "b.1.2", "b.2.2")
     np.testing.assert_allclose(draws.x, by_hand.x[:, order], atol=1e-12)
     np.testing.assert_allclose(draws.score, by_hand.score[:, order], atol=1e-8)
     assert not draws.test(rng=0).reject(0.01)

@@ -162,6 +162,9 @@ def test_a_list_of_chains_of_unequal_length():
         fs.gof_test([first, second[:, :1]], np.negative)
     with pytest.raises(ValueError, match="`score` must be a list of arrays of the shapes"):
         fs.gof_test([first, second], -rows)
+    for empty, said in (([first, first[:0]], "chain 1 has none"), ([first[:0]] * 2, "chains 0, 1")):
+        with pytest.raises(ValueError, match=f"`x` must be a list of chains with draws; {said}"):
+            fs.gof_test(empty, np.negative)
     with pytest.raises(ValueError, match="`chains` must be left out, or True, for a list"):
         fs.gof_test([first, second], np.negative, chains=labels)
 
@@ -171,6 +174,13 @@ def test_masked_draws_are_refused():
     for draws in (x, list(x)):
         with pytest.raises(TypeError, match="`x` is a masked array"):
             fs.gof_test(draws, np.negative)
+    full = np.asarray(x)
+    for draws, score in ((full, -x), (list(full), list(-x))):
+        with pytest.raises(TypeError, match="`score` is a masked array"):
+            fs.gof_test(draws, score)
+    labels = np.ma.masked_equal(np.repeat([0, 1], 100), 1)
+    with pytest.raises(TypeError, match="`chains` is a masked array"):
+        fs.gof_test(full.reshape(200, -1), np.negative, chains=labels)
 
 
 def test_a_chain_that_differs():

@@ -202,6 +202,11 @@ def test_bad_preconditioners_are_explained(case):
         fs.gof_test(x, np.negative, **options)
 
 
+def test_masked_preconditioners_are_refused():
+    with pytest.raises(TypeError, match="`precondition` is a masked array"):
+        fs.gof_test(X, np.negative, precondition=np.ma.masked_equal(np.eye(3), 0.0))
+
+
 @pytest.mark.parametrize("name", ["raw", "diagonal", "full", "auto"])
 def test_duplicated_columns_and_few_samples_work(name):
     x = RNG.standard_normal((60, 4))
