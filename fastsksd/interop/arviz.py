@@ -235,7 +235,7 @@ def _owners(idata: Any) -> dict[str, tuple[str, str, np.ndarray]]:
     for name, (values, labels) in variables_of(idata).items():
         shape = values.shape[2:]
         for place, shown in zip(np.ndindex(*shape), indexed(name, shape, labels), strict=True):
-            owner = name, shown, values[(slice(None), slice(None), *place)]
+            owner = name, shown, values[np.s_[:, :] + place]
             owners["_".join([name, *([".".join(map(str, place))] if place else [])])] = owner
             owners[".".join([name, *(str(k + 1) for k in place)])] = owner
     return owners

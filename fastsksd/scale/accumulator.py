@@ -169,7 +169,13 @@ class Accumulator:
         return other
 
     def insisting(self) -> Accumulator:
-        """The same without samples, that raises an error as soon as `result` is out of reach."""
+        """Make an empty one that raises an error as soon as `result` is out of reach.
+
+        Returns
+        -------
+        Accumulator
+            Of the same kind, without samples.
+        """
         other = self.empty()
         other._insists = True
         return other
@@ -343,7 +349,7 @@ class Accumulator:
             return None
         rows = 0
         for key in counts:
-            rows += _rank(np.linalg.eigvalsh(own(key)))
+            rows += _rank(cast(Array, np.linalg.eigvalsh(own(key))))
             if rows > _MOST_FEATURES:
                 return self._too_much_work(
                     f"the eigenvalues of a matrix of more than {_MOST_FEATURES} rows"
@@ -421,7 +427,7 @@ class Accumulator:
                 columns = self._grid.couple(q, cell - other, basis[q, other])
                 coupled[rows[q, cell]] += basis[q, cell].T @ columns @ root[rows[q, other]]
         with one_blas_thread():
-            return np.linalg.eigvalsh(product(root.T, coupled.T))
+            return cast(Array, np.linalg.eigvalsh(product(root.T, coupled.T)))
 
     def _check_work(self) -> None:
         """The series that couple cells must not be too many; far apart the RBF kernel has none."""
