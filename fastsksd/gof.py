@@ -32,9 +32,10 @@ from ._validate import (
 )
 from .baselines import as_baseline
 from .baselines.base import Baseline
+from .compute.projections import dependent_columns
 from .effects import FEWEST, check_tolerance
 from .engines import TOLERANCE
-from .kernels import FlatProjection
+from .kernels import GIVEN, FlatProjection
 from .procedure.chains import as_chains, flattened
 from .procedure.combine import Verdict, decide
 from .procedure.evaluate import evaluate
@@ -435,6 +436,8 @@ def examine(x: Any, score: Any, options: Options) -> Examined:
             "tolerance", f"needs at least {FEWEST} samples; got {len(samples)}; leave it out"
         )
     plan = in_own_units(make_plan(options, baseline, *samples.shape), samples)
+    if plan.is_sliced and isinstance(plan.kernel.bandwidth, str):
+        _check_columns_vary(samples, names)
     split = make_split(plan, samples, score, of_chains)
     try:
         with engines.session(*split.arrays()):
@@ -442,15 +445,16 @@ def examine(x: Any, score: Any, options: Options) -> Examined:
             searched = time.perf_counter()
             outcome = evaluate(plan, found)
     except FlatProjection as error:
-        still = np.flatnonzero((samples == samples[0]).all(axis=0))
-        if not still.size:
+        _check_columns_vary(samples, names)
+        n, d = samples.shape
+        dependent = dependent_columns(samples) if n > d else np.empty(0)
+        if not dependent.size:
             raise
-        shown = still if names is None else [repr(names[k]) for k in still]
         raise FlatProjection(
             "x",
-            f"does not vary in {'column' if still.size == 1 else 'columns'} {first_few(shown)}, "
-            "along which slices have no median distance",
-            remedy=error.remedy,
+            f"has {_shown(dependent, names)}, which are equal or linearly dependent, and does not "
+            "vary along a slice that was given",
+            remedy=("Drop one of them, or give a bandwidth, as in ", GIVEN, "."),
         ) from error
     return Examined(
         plan,
@@ -463,6 +467,26 @@ def examine(x: Any, score: Any, options: Options) -> Examined:
         start,
         searched,
     )
+
+
+def _check_columns_vary(samples: Array, names: tuple[str, ...] | None) -> None:
+    """Slices along a constant column have no median distance.
+
+    Where all columns are constant, other errors say so.
+    """
+    still = np.flatnonzero((samples == samples[0]).all(axis=0))
+    if 0 < still.size < samples.shape[1]:
+        raise FlatProjection(
+            "x",
+            f"does not vary in {_shown(still, names)}, along which slices have no median distance",
+            remedy=("Drop the column, or give a bandwidth, as in ", GIVEN, "."),
+        )
+
+
+def _shown(columns: np.ndarray, names: tuple[str, ...] | None) -> str:
+    """Columns by their names or numbers."""
+    shown = columns if names is None else [repr(names[k]) for k in columns]
+    return f"{'column' if columns.size == 1 else 'columns'} {first_few(shown)}"
 
 
 def concluded(examined: Examined, verdict: Verdict) -> GofResult:

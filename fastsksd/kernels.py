@@ -28,9 +28,9 @@ from ._validate import (
 )
 from .compute.linalg import product
 from .compute.medians import median_distance, median_distances
-from .compute.projections import spread
+from .compute.projections import CONSTANT, spread
 
-_CONSTANT = 1e-13  # of the spread: what round-off leaves of the distances of a constant
+GIVEN = Option("kernel=fs.RBF(1.0)")  # a kernel with a bandwidth
 
 
 class FlatProjection(ArgumentError):
@@ -103,14 +103,14 @@ class Kernel:
                 )
             return np.broadcast_to(given, m).astype(float)
         h = median_distances(y)
-        flat = np.flatnonzero(h <= _CONSTANT * scale)
+        flat = np.flatnonzero(h <= CONSTANT * scale)
         if flat.size:
             raise FlatProjection(
                 "x",
                 f"does not vary along the projection of {flat.size} of {counted(m, 'slice')} "
                 f"({'slice' if flat.size == 1 else 'slices'} {first_few(flat)}): a constant "
-                "column, or all samples equal",
-                remedy=("Drop the column or set ", Option("bandwidth"), " of the kernel."),
+                "column, columns that depend on each other, or all samples equal",
+                remedy=("Drop the column, or give a bandwidth, as in ", GIVEN, "."),
             )
         return h
 
@@ -160,7 +160,7 @@ def bandwidths_of_part(x: Array, everything: Array, g: Array) -> Array | None:
 
     Where the part does not vary, it is the deviation of all samples. None if they do not either.
     """
-    least = _CONSTANT * spread(everything, g)
+    least = CONSTANT * spread(everything, g)
     h, deviation = median_distances(product(g, x)), product(g, everything).std(axis=1)
     h = np.where(h > least, h, deviation)
     return None if np.any(h <= least) else h

@@ -8,7 +8,9 @@ difference ``f = s_p - s_q`` is estimated by `score_difference`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -30,9 +32,9 @@ from ._validate import (
     frozen,
     real_array,
 )
-from .compute.eigen import symmetric_eigenvectors, top_eigenpairs
+from .compute.eigen import Operators, symmetric_eigenvectors, top_eigenpairs
 from .compute.linalg import product
-from .compute.projections import unit_rows
+from .compute.projections import is_flat, unit_rows, varied_directions
 from .engines import check_pairwise
 from .score_difference import ScoreDifference, score_difference
 
@@ -276,13 +278,25 @@ def active_slices(
     difference = score_difference(
         x, score, estimator=estimator, score_q=score_q, kernel=kernel, debias=debias, engine=engine
     )
-    return find_slices(
-        difference, n_slices=n_slices, basis=basis, debias=debias, noise=noise, rng=rng
+    options: dict[str, Any] = dict(
+        n_slices=n_slices, basis=basis, debias=debias, noise=noise, rng=rng
     )
+    return where_samples_vary(x, partial(find_slices, difference, **options))
+
+
+def where_samples_vary(x: Array, find: Callable[[Array | None], Slices]) -> Slices:
+    """Slices that are found, none of them with a g along which the samples do not vary.
+
+    Where columns depend on each other there are such directions, and round-off decides whether
+    they are found. If so, slices are found again `within` the others.
+    """
+    found = find(None)
+    return find(varied_directions(x)) if is_flat(x, found.g).any() else found
 
 
 def find_slices(
     difference: ScoreDifference,
+    within: Array | None = None,
     *,
     n_slices: int | None = None,
     basis: Array | None = None,
@@ -296,6 +310,8 @@ def find_slices(
 
     Parameters
     ----------
+    within : (k, d) array, optional
+        Orthonormal rows. All directions that are found are in their span.
     gaps : bool
         How `g_gaps` are found. True takes about as long as the slices, and is right to about 1e-2
         of the eigenvalue. False costs nothing, and gives rough upper estimates from the Ritz values
@@ -306,20 +322,25 @@ def find_slices(
     """
     moment = difference.second_moment(debias)
     r = (
-        _leading_eigenvectors(moment, moment.shape[0] if n_slices is None else n_slices)
+        _leading_eigenvectors(moment, moment.shape[0] if n_slices is None else n_slices, within)
         if basis is None
         else basis
     )
     r_values = np.einsum("md,md->m", product(r, moment), r)
     r = _perturbed(r, noise, rng)
-    g, g_values, g_gaps = _active_g(difference, r, debias, gaps, max_steps)
+    g, g_values, g_gaps = _active_g(difference, r, debias, gaps, max_steps, within)
     return Slices(r, _perturbed(check_statistic(g), noise, rng), r_values, g_values, g_gaps)
 
 
-def active_directions(difference: ScoreDifference, *, debias: bool = True) -> Slices:
-    """All active directions r, largest score difference first, each with g = r."""
+def active_directions(
+    difference: ScoreDifference, within: Array | None = None, *, debias: bool = True
+) -> Slices:
+    """All active directions r, largest score difference first, each with g = r.
+
+    They are in the span of the orthonormal rows `within`, if given.
+    """
     moment = difference.second_moment(debias)
-    r = _leading_eigenvectors(moment, moment.shape[0])
+    r = _leading_eigenvectors(moment, moment.shape[0], within)
     return Slices(r, r, np.einsum("md,md->m", product(r, moment), r))
 
 
@@ -347,21 +368,30 @@ def check_basis(
     return check_unit_rows("basis", basis, d=d)
 
 
-def _leading_eigenvectors(matrix: Array, count: int) -> Array:
+def _leading_eigenvectors(matrix: Array, count: int, within: Array | None = None) -> Array:
     """Eigenvectors of the largest eigenvalues as rows, largest first.
 
     Each has its largest component positive. The null space is left out: which vectors span it is
     decided by rounding.
     """
+    if within is not None:
+        matrix = product(product(within, matrix), within)
     values, vectors = symmetric_eigenvectors(matrix)
     known = np.abs(values) > values.size * np.finfo(float).eps * np.abs(values).max()
     vectors = (vectors[known] if known.any() else vectors)[:count]
+    if within is not None:
+        vectors = unit_rows(product(vectors, within.T))
     largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1)
     return np.ascontiguousarray(vectors * np.where(largest < 0, -1.0, 1.0))
 
 
 def _active_g(
-    difference: ScoreDifference, r: Array, debias: bool, gaps: bool, max_steps: int
+    difference: ScoreDifference,
+    r: Array,
+    debias: bool,
+    gaps: bool,
+    max_steps: int,
+    within: Array | None = None,
 ) -> tuple[Array, Array, Array]:
     """Top eigenvector of H_r for each r, with eigenvalue and gap.
 
@@ -372,11 +402,29 @@ def _active_g(
     parts = []
     for start in range(0, m, batch):
         rows = np.ascontiguousarray(r[start : start + batch])
-        operators = difference.sensitivity(rows, debias)
-        parts.append(top_eigenpairs(operators, rows, gaps=gaps, max_steps=max_steps))
+        operators, guess = difference.sensitivity(rows, debias), rows
+        if within is not None:
+            operators, guess = _Within(operators, within), product(rows, within)
+        parts.append(top_eigenpairs(operators, guess, gaps=gaps, max_steps=max_steps))
     g, g_values, g_gaps = (np.concatenate(field) for field in zip(*parts, strict=True))
+    if within is not None:
+        g = unit_rows(product(g, within.T))
     # The sign of g is free: let it point along r.
     return g * np.where(np.einsum("md,md->m", g, r) < 0, -1.0, 1.0)[:, None], g_values, g_gaps
+
+
+class _Within:
+    """Operators on the span of orthonormal rows, as operators on coefficients of these."""
+
+    def __init__(self, operators: Operators, rows: Array) -> None:
+        self.operators, self.rows = operators, rows
+
+    def __call__(self, u: Array) -> Array:
+        return product(self.operators(product(u, self.rows.T)), self.rows)
+
+    def restricted(self, mask: Any) -> _Within:
+        """The operators picked by a boolean mask."""
+        return _Within(self.operators.restricted(mask), self.rows)
 
 
 def _perturbed(directions: Array, noise: float, rng: np.random.Generator | None) -> Array:

@@ -120,11 +120,66 @@ def test_a_constant_column_is_named(constant):
     x[:, 2] = constant
     with pytest.raises(ValueError, match="`x` does not vary in column 2, along"):
         fs.gof_test(x, np.negative, slices=(np.eye(4), np.eye(4)), n_resamples=10, rng=0)
-    with pytest.raises(ValueError, match=r"`x` does not vary in column 2, .* Drop the column or"):
+    with pytest.raises(ValueError, match=r"`x` does not vary in column 2, .* Drop the column, or"):
         fs.gof_test(x, np.negative, n_resamples=10, rng=0)
     x = NamedColumns(x, ["mu", "tau", "fixed", "nu"])
     with pytest.raises(ValueError, match="`x` does not vary in column 'fixed', along"):
         fs.gof_test(x, np.negative, n_resamples=10, rng=0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"precondition": "full"}, {"precondition": "raw"}, {"n_slices": 2}, {"basis": "identity"}],
+)
+def test_a_constant_column_is_refused_wherever_slices_are_found(options):
+    x = X.copy()
+    x[:, 2] = 0.1
+    with pytest.raises(ValueError, match=r"column 2, .* as in `kernel=fs.RBF\(1.0\)`"):
+        fs.gof_test(x, np.negative, n_resamples=10, rng=0, **options)
+    result = fs.gof_test(x, np.negative, kernel=fs.RBF(1.0), n_resamples=20, rng=0, **options)
+    assert 0 < result.pvalue <= 1
+
+
+@pytest.mark.parametrize("train", [None, "cross"])
+@pytest.mark.parametrize("options", [{}, {"n_slices": 2}, {"n_slices": 4}, {"basis": "identity"}])
+@pytest.mark.parametrize("columns", [[2], [0, 1]])
+def test_columns_that_depend_on_each_other_are_tested_at_every_seed(columns, options, train):
+    for seed in range(20):
+        x = with_dependent_column(columns, seed)
+        result = fs.gof_test(x, -x, train=train, n_resamples=20, rng=seed, **options)
+        assert 0 < result.pvalue <= 1
+        assert np.all(np.std(x @ result.slices.g.T, axis=0) > 1e-3)
+
+
+@pytest.mark.parametrize("columns", [[2], [0, 1]])
+def test_the_limit_distribution_with_columns_that_depend_on_each_other(columns):
+    for seed in range(20):
+        x = with_dependent_column(columns, seed)
+        assert 0 < fs.gof_test(x, -x, null="spectral", rng=seed).pvalue <= 1
+
+
+def test_active_slices_lie_where_samples_vary():
+    """A direction without samples has an eigenvalue of zero, and noise may have smaller ones."""
+    for seed in range(20):
+        x = with_dependent_column([2], seed)
+        for options in ({}, {"n_slices": 2}, {"basis": "identity"}):
+            slices = fs.active_slices(x[:15], np.negative, **options)
+            assert np.all(np.std(x @ slices.g.T, axis=0) > 1e-3)
+
+
+def with_dependent_column(columns, seed):
+    x = np.random.default_rng(seed).standard_normal((60, 4))
+    x[:, 3] = x[:, columns].sum(axis=1)
+    return x
+
+
+def test_given_slices_without_variation_name_the_columns():
+    x = X.copy()
+    x[:, 3] = x[:, 0] + x[:, 1]
+    flat = np.array([[1.0, 1.0, 0.0, -1.0]]) / np.sqrt(3.0)
+    message = r"`x` has columns 0, 1, 3, which are equal or linearly dependent"
+    with pytest.raises(ValueError, match=message):
+        fs.gof_test(x, np.negative, slices=(flat, flat), n_resamples=10, rng=0)
 
 
 class NamedColumns:

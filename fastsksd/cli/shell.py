@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .._validate import AboutArgument, Option
+from ..kernels import GIVEN
 
 # Options of `gof_test` that are flags of ``fastsksd test``, by the same name.
 OPTIONS = (
@@ -63,6 +64,8 @@ class Shell:
             return self.files[option.name]
         if option == ("on_nan", "drop"):
             return "--drop-nan"
+        if option == GIVEN:
+            return "--bandwidth 1"
         if option.name not in _FLAGS:
             return f"{option.name if option.value is None else option} in Python"
         flag = _FLAGS[option.name]

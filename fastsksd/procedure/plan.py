@@ -223,6 +223,11 @@ class Plan:
         return resampled and n > TAKES_OVER and self.engine_name != "direct"
 
     @property
+    def is_sliced(self) -> bool:
+        """Whether slices are searched for, or coordinates are among them."""
+        return self.standard or self.search is not None
+
+    @property
     def needs_score(self) -> bool:
         """Whether scores at the samples are needed."""
         return self.baseline is None or self.baseline.needs_score

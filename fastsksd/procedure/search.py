@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -11,10 +12,12 @@ from .._validate import ArgumentError, Option, counted, score_is_array
 from ..kernels import Kernel
 from ..refine import refine_slices
 from ..score_difference import needs_function, score_difference
-from ..slices import Slices, active_directions, find_slices
+from ..slices import Slices, active_directions, find_slices, where_samples_vary
 from .family import active_pool, named_pool
 from .plan import Plan, Search
 from .split import Part, Samples, Split
+
+_ENOUGH = 500  # samples to tell along which directions they vary
 
 
 def search(plan: Plan, split: Split) -> Any:
@@ -50,13 +53,17 @@ def _searched(plan: Plan, part: Part, split: Split) -> Part:
         debias=how.debias,
         engine=how.engine_name,
     )
+    everything = split.samples.at_most(max(_ENOUGH, 2 * training.x.shape[1])).within(part.metric)
     if how.standard:
-        found = active_directions(difference, debias=how.debias)
+        found = where_samples_vary(
+            everything.x, partial(active_directions, difference, debias=how.debias)
+        )
         return part._replace(pools=(active_pool(found, plan.multiples),), active=found)
     basis = how.basis
     if part.metric is not None and basis is not None:
         basis = part.metric.from_user(Slices(basis, basis)).r
-    found = find_slices(difference, n_slices=how.n_slices, basis=basis, debias=how.debias)
+    options: dict[str, Any] = dict(n_slices=how.n_slices, basis=basis, debias=how.debias)
+    found = where_samples_vary(everything.x, partial(find_slices, difference, **options))
     if how.refine:
         found = _refined(found, training, plan.kernel, how, plan.rng)
     return part._replace(pools=(named_pool("active", found, plan.multiples),), active=found)
