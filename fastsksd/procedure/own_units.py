@@ -12,6 +12,7 @@ import numpy as np
 
 from .._typing import Array
 from .._validate import ArgumentError, Option
+from ..compute.linalg import product
 from .metric import location_and_deviation, moderate
 from .plan import Plan
 
@@ -21,22 +22,31 @@ _BASELINES = 1e60  # the same for other tests, which are made in the units of th
 
 
 def in_own_units(plan: Plan, x: Array) -> Plan:
-    """The plan of a test in units of the samples' own, if theirs are extreme."""
-    some = x[:: -(-len(x) // _ENOUGH)]
+    """The plan of a test in units of the samples' own, if theirs are extreme.
+
+    So are those in a metric that was given.
+    """
+    some, matrix, exponent = x[:: -(-len(x) // _ENOUGH)], plan.precondition, 0
+    if not isinstance(matrix, str):
+        exponent = int(np.frexp(np.abs(matrix).max())[1])
+        matrix = np.ldexp(matrix, -exponent)
+        some = product(some, matrix)
+    elif matrix != "raw":
+        return plan
     deviations = location_and_deviation(moderate(some))[1]
     varied = deviations[deviations > 0]
     unit = float(np.median(varied)) if varied.size else 1.0
     if plan.baseline is not None:
         _check_unit(plan.baseline.name, unit)
         return plan
-    raw = isinstance(plan.precondition, str) and plan.precondition == "raw"
-    if not raw or 1.0 / _USUAL < unit < _USUAL:
+    if abs(np.log2(unit) + exponent) < np.log2(_USUAL):
         return plan
-    c = 2.0 ** -np.round(np.log2(unit))
+    power = -int(np.round(np.log2(unit)))
+    matrix = np.full(x.shape[1], 1.0) if isinstance(matrix, str) else matrix
     kernel = plan.kernel
     if not isinstance(kernel.bandwidth, str):
-        kernel = type(kernel)(c * np.asarray(kernel.bandwidth))
-    return dataclasses.replace(plan, precondition=np.full(x.shape[1], c), kernel=kernel)
+        kernel = type(kernel)(np.ldexp(np.asarray(kernel.bandwidth), power - exponent))
+    return dataclasses.replace(plan, precondition=np.ldexp(matrix, power), kernel=kernel)
 
 
 def _check_unit(name: str, unit: float) -> None:

@@ -32,6 +32,20 @@ def test_units_do_not_change_the_outcome(name, factor):
         np.testing.assert_allclose(result.slices.r, expected.slices.r, atol=1e-9)
 
 
+@pytest.mark.parametrize("factor", [2.0**-1000, 2.0**-265, 2.0**265, 2.0**1000])
+@pytest.mark.parametrize("name", ["family", "active slices", "fixed bandwidth"])
+def test_units_of_a_given_metric_do_not_change_the_outcome(name, factor):
+    matrix = np.array([[2.0, 1.0], [0.0, 0.5]])
+    options = dict(TESTS[name])
+    expected = fs.gof_test(X, -X, precondition=matrix, rng=0, **options)
+    if "kernel" in options:
+        options["kernel"] = fs.RBF(0.8 * factor)
+    result = fs.gof_test(X, -X, precondition=factor * matrix, rng=0, **options)
+    assert result.pvalue == pytest.approx(expected.pvalue, rel=1e-6)
+    np.testing.assert_allclose(result.slices.r, expected.slices.r, atol=1e-9)
+    np.testing.assert_allclose(result.bandwidths, expected.bandwidths)
+
+
 @pytest.mark.parametrize("method", ["ksd", "ksdagg", "psd", "fssd", "mmd"])
 @pytest.mark.parametrize("factor", [1e-80, 1e80])
 def test_other_tests_ask_for_other_units(method, factor):
