@@ -65,9 +65,15 @@ GOF = {
         r"`x` holds NaN or infinity in 1 of 60 rows \(row 7\)",
     ),
     "infinity in x": (dict(x=with_value(np.inf)), ValueError, "`x` holds NaN or infinity"),
-    "one sample": (dict(x=X[:1]), ValueError, "`train`"),
+    "one sample": (dict(x=X[:1]), ValueError, "`x` has 1 sample; the default test needs"),
     "three samples": (
         dict(x=X[:3]),
+        ValueError,
+        "`x` has 3 samples; the default test needs at least 6. Give more samples, or fixed",
+    ),
+    "five samples": (dict(x=X[:5]), ValueError, "`x` has 5 samples; the default test needs"),
+    "three samples and a split": (
+        dict(x=X[:3], train="cross"),
         ValueError,
         "`train` splits 3 samples.*at least 2.*fixed slices",
     ),

@@ -51,6 +51,7 @@ from .nulls import NULLS, check_resamples
 TAKES_OVER = 4000  # samples beyond which replicates of the family meet groups of them
 GROUPS = 2000  # at most, and more than half as many
 _SETS_FOUND = 8  # sets of slices that are found for a family, at most
+_FEWEST = 6  # samples of the default test: KE needs three in each half
 _UNSLICED = 8  # members of the standard family that have no slices, at most
 MOST_TRAINING = 5000  # samples that slices are found on by default: the cost is quadratic
 
@@ -394,15 +395,21 @@ def _plan_of_family(options: Options, common: Plan, n: int, d: int) -> Plan:
     if d == 1:
         return family
     options.refuse_unused(used | _SEARCH, "does not apply to the family")
+    if not _SEARCH.intersection(options.given()) and n < _FEWEST:
+        raise ArgumentError(
+            "x",
+            f"has {counted(n, 'sample')}; the default test needs at least {_FEWEST}",
+            remedy=("Give more samples, or fixed ", Option("slices"), "."),
+        )
     # A number of samples is the user's choice; the others of a half are tested all the same.
-    counted = (
+    numbered = (
         options.train is not None and not is_cross(options.train) and np.ndim(options.train) == 0
     )
     return dataclasses.replace(
         family,
         search=_make_search(options, d),
         train="cross" if options.train is None else options.train,
-        most_training=None if counted else MOST_TRAINING,
+        most_training=None if numbered else MOST_TRAINING,
     )
 
 
