@@ -93,7 +93,8 @@ class PSD(Baseline):
     def measure(self, task: Task, prepared: Any) -> Outcome:
         pairs = FeaturePairs(self._features(task.x, task.scores, self.degree))
         member = evaluate_pairs("psd", pairs, float(self.degree), task.null, task.weights)
-        return Outcome([member], task.lag, kernel="polynomial")
+        kernel = f"polynomial {'with' if self.products else 'without'} products"
+        return Outcome([member], task.lag, kernel=kernel)
 
     def pair_terms(self, result: Any, samples: Samples) -> FeaturePairs:
         degree = int(result.bandwidths[0])

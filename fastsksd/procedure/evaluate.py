@@ -306,4 +306,4 @@ def evaluate_pairs(
         sums = pairs.sums_and_replicates(importance[None])[1]
     statistics = check_statistic(sums / pair_weight(pairs.n, importance))
     bandwidths = np.array([h])
-    return Evaluation(name, name, 1.0, "all", None, statistics, bandwidths, pairs.name, **nulls)
+    return Evaluation(name, name, None, "all", None, statistics, bandwidths, pairs.name, **nulls)

@@ -97,3 +97,10 @@ def test_bad_numbers(name):
         fs.baselines.KSDAgg(**{name: 0})
     with pytest.raises(ValueError, match="`n_resamples` does not apply to method='ksdagg'"):
         fs.gof_test(np.eye(3), -np.eye(3), method="ksdagg", n_resamples=10)
+
+
+def test_members_have_widths_and_no_multiples():
+    x = np.random.default_rng(0).standard_normal((50, 2))
+    result = fs.gof_test(x, np.negative, method="ksdagg", rng=0)
+    assert {member.multiple for member in result.members} == {None}
+    assert "bandwidth x" not in repr(result)

@@ -107,3 +107,10 @@ def test_bad_degrees():
         fs.baselines.PSD(products="all")
     with pytest.raises(ValueError, match="`kernel` does not apply to method='psd'"):
         fs.gof_test(np.eye(3), -np.eye(3), method="psd", kernel="imq")
+
+
+@pytest.mark.parametrize("products", [False, True])
+def test_a_result_says_whether_there_are_products(products):
+    x = np.random.default_rng(0).standard_normal((50, 2))
+    result = fs.gof_test(x, np.negative, method=fs.baselines.PSD(products=products), rng=0)
+    assert f"{'with' if products else 'without'} products, degree 2" in repr(result)
