@@ -159,6 +159,10 @@ def gof_stream(
     tested on the other rows, all others on all rows. The result is that of
     ``gof_test(x, score, train=5000)`` for rows in this order.
 
+    There is no `precondition`: the family has its members in the metrics "diagonal" and "full", and
+    one set of slices is tested in the units of the samples. To test in other coordinates, map the
+    chunks and their scores.
+
     Replicates meet 1000 to 2000 groups of consecutive rows, see `FamilyAccumulator`. The first
     10,000 draws of chains tell how long they remember, and groups are at least 20 times as long.
     With fewer than 16 groups the verdict is "too short to tell".
