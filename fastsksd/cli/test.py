@@ -166,6 +166,11 @@ class Job:
             self.against = f"the scores in {self.arguments.scores}"
         else:
             self.score, self.against = self._function()
+        own = self.sources[0].chains
+        if own is not None and self.arguments.chains is not None:
+            raise CommandError(f"--chains is for files of rows; {path} has an axis of chains")
+        if own is not None and self._tests_chains():
+            beside, self.beside = [*beside, own], [*self.beside, "chains"]
         self.sources += beside
 
     def _open_draws(self) -> None:
@@ -242,22 +247,25 @@ class Job:
 
     def _take_as_chains(self, chain: np.ndarray) -> None:
         """Test draws as those of chains, if the other options allow it."""
-        if (
+        if self._tests_chains():
+            self.options["chains"] = chain
+
+    def _tests_chains(self) -> bool:
+        """Whether the other options allow to test draws as those of chains; a note says it."""
+        allowed = (
             "method" not in self.options
             and self.options.get("null", "wild") == "wild"
             and not self.arguments.stream
-        ):
-            self.options["chains"] = chain
-            if "lag" not in self.options:
-                self.note(
-                    "the draws are taken as those of Markov chains, --lag auto (--lag 1 for "
-                    "independent draws)"
-                )
-        elif "lag" not in self.options:
+        )
+        if "lag" not in self.options:
             self.note(
-                "the draws are taken as independent, which makes p-values too small for those of a "
-                "Markov chain; --lag auto goes with --null wild and --method sksd"
+                "the draws are taken as those of Markov chains, --lag auto (--lag 1 for "
+                "independent draws)"
+                if allowed
+                else "the draws are taken as independent, which makes p-values too small for those "
+                "of a Markov chain; --lag auto goes with --null wild and --method sksd"
             )
+        return allowed
 
     def _scores_of_draws(self) -> Array:
         """Scores in a file, with the columns that the draws have."""
@@ -358,7 +366,8 @@ class Job:
         if self.arguments.fit is not None:
             return f"--fit {self.arguments.fit}"
         for name in self.beside:
-            return f"--{name} {getattr(self.arguments, name)}"
+            column = getattr(self.arguments, name)
+            return "its axis of chains" if column is None else f"--{name} {column}"
         if "chains" in self.options and "lag" not in self.options:
             return "--lag auto"
         for name, allowed in _STREAMED.items():
