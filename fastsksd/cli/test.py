@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import sys
 import time
@@ -17,10 +16,10 @@ import numpy as np
 from .._progress import ProgressBar
 from .._typing import Array
 from .._validate import check_probability, counted
-from ..effects import check_tolerance, effects_of
 from ..engines.cuda import CudaUnavailable, DeviceOutOfMemory
 from ..gof import gof_test
 from ..kernels import KERNELS
+from ..report.directions import check_coordinates
 from ..result import GofResult
 from ..scale.refits import Refit
 from ..scale.streaming import gof_stream
@@ -424,13 +423,8 @@ class Job:
                 "the default test of so many samples takes half a minute or more; "
                 "--n-slices 3 --train 2000 takes less"
             )
-        result = gof_test(kept[0], score, rng=self.arguments.seed, **self.options)
-        if result.tolerated is not None:  # with the names of the file
-            effects = effects_of(result, names=self.names)
-            limits = check_tolerance(self.options["tolerance"])
-            tolerated = limits.of(effects, result.draws_needed)
-            result = dataclasses.replace(result, tolerated=tolerated)
-        return result
+        names = self.names if self.names != check_coordinates(None, self.d) else None
+        return gof_test(kept[0], score, names=names, rng=self.arguments.seed, **self.options)
 
     @contextlib.contextmanager
     def _progress(self, shown: bool) -> Iterator[Callable[[float], None]]:

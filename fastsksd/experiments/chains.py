@@ -79,7 +79,9 @@ SCALES: dict[str, Settings] = {
         n_resamples=99,
     ),
     "quick": dict(cells=[_FAST, _MEDIUM], tests=100, block=20, n_resamples=199),
-    "paper": dict(cells=[_FAST, _MEDIUM, _SLOW, _LARGEST, _FURTHER], tests=400, block=20, n_resamples=299),
+    "paper": dict(
+        cells=[_FAST, _MEDIUM, _SLOW, _LARGEST, _FURTHER], tests=400, block=20, n_resamples=299
+    ),
 }
 _WARM_UP = 200
 

@@ -130,10 +130,10 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         Text(
             f"{len(settings['posteriors'])} posteriors, four chains of {settings['draws']} draws, "
             f"{settings['n_resamples']} replicates. The rate at which each test or alarm objects; "
-            "of good runs this is the level of the tests. Chains differ where one of them is named, "
-            "burn-in is where draws at the start are to be dropped. Shift and stretch say how wrong runs "
-            "are: medians of the largest error of a mean, in posterior deviations, and of a "
-            "deviation, as a factor."
+            "of good runs this is the level of the tests. Chains differ where one of them is "
+            "named; burn-in is where draws at the start are to be dropped. Shift and "
+            "stretch say how wrong runs are: medians of the largest error of a mean, in posterior "
+            "deviations, and of a deviation, as a factor."
         ),
         Heading("By failure"),
         Table(["runs", "number", *names, "shift", "stretch"], table),

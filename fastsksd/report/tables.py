@@ -227,7 +227,7 @@ def digits(interval: tuple[float, float]) -> int:
 
 
 def says_nothing(interval: tuple[float, float], right: float) -> bool:
-    """Whether an interval reaches far on both sides of what is `right`: 0 of shifts, 1 of stretches."""
+    """Whether an interval reaches far on both sides of what is `right`: 0, or 1 of a factor."""
     low, high = interval
     if right:
         return low < right / WIDE and high > right * WIDE

@@ -336,11 +336,12 @@ def test_options_reach_the_test(run, monkeypatch):
         train=0.3,
         method="sksd",
         rng=5,
+        names=None,
         basis="identity",
     )
     seen.clear()
     run("x.npy", *GOOD)
-    assert seen == {"rng": 0}  # all defaults are the library's own
+    assert seen == {"rng": 0, "names": None}  # all defaults are the library's own
 
 
 def test_help_is_for_newcomers(run):

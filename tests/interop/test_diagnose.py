@@ -112,9 +112,11 @@ def test_intervals_that_say_nothing_are_unknown():
     assert "unknown" in repr(diagnosis) and "e+0" not in repr(diagnosis)
     limits = diagnosis.plot(ax=Figure().subplots()).get_xlim()
     assert -10 <= limits[0] and limits[1] <= 10
-    low, high = replace(diagnosis.effects, shift_error=np.array([0.1])).plot(
-        ax=Figure().subplots()
-    ).get_xlim()
+    low, high = (
+        replace(diagnosis.effects, shift_error=np.array([0.1]))
+        .plot(ax=Figure().subplots())
+        .get_xlim()
+    )
     assert -4 < low and high < 4
 
 
