@@ -47,6 +47,7 @@ from .procedure.plan import Options, Plan, make_plan
 from .procedure.precision import score_noise
 from .procedure.search import search
 from .procedure.split import Samples, Split, make_split
+from .report.directions import check_coordinates
 from .result import GofResult
 from .slices import Slices
 
@@ -84,6 +85,7 @@ def gof_test(
     tol: float = TOLERANCE,
     method: str | Baseline = "sksd",
     tolerance: Mapping[str, float] | None = None,
+    names: Sequence[str] | None = None,
     rng: Rng = None,
 ) -> GofResult:
     """Test whether samples follow a model that is known through its score.
@@ -231,6 +233,9 @@ def gof_test(
         standard deviations of the model, and 5% wider or narrower; one of them is enough. The
         result then says in `tolerated` whether all effects are surely below, one is surely beyond,
         or how many samples would settle it. At least 20 samples are needed.
+    names : sequence of str, optional
+        Names of the coordinates, for what the result says and draws; by default the columns of a
+        data frame, or "x[0]", "x[1]" and so on.
     rng : None, int or numpy.random.Generator
         All randomness. The same seed gives the same p-value for any number of threads.
 
@@ -358,6 +363,7 @@ def gof_test(
         tol=tol,
         method=method,
         tolerance=tolerance,
+        names=names,
         rng=rng,
     )
     limits = None if tolerance is None else check_tolerance(tolerance)
@@ -427,10 +433,11 @@ def examine(x: Any, score: Any, options: Options) -> Examined:
     baseline = as_baseline(options.method)
     x, score, labels = flattened(x, score, options.chains)
     options = dataclasses.replace(options, chains=labels)
-    names, samples = column_names(x), check_samples(x)
+    samples = check_samples(x)
+    names = coordinate_names(x, samples.shape[1], options)
     of_chains = as_chains(labels, len(samples))
     if baseline is None or baseline.needs_score:
-        check_same_columns(names, check_score(score))
+        check_same_columns(column_names(x), check_score(score))
     if options.tolerance is not None and len(samples) < FEWEST:
         raise ArgumentError(
             "tolerance", f"needs at least {FEWEST} samples; got {len(samples)}; leave it out"
@@ -487,6 +494,11 @@ def _shown(columns: np.ndarray, names: tuple[str, ...] | None) -> str:
     """Columns by their names or numbers."""
     shown = columns if names is None else [repr(names[k]) for k in columns]
     return f"{'column' if columns.size == 1 else 'columns'} {first_few(shown)}"
+
+
+def coordinate_names(x: Any, d: int, options: Options) -> tuple[str, ...] | None:
+    """Names of the d coordinates of `x`: those of the options, else its own; None without any."""
+    return column_names(x) if options.names is None else check_coordinates(options.names, d)
 
 
 def concluded(examined: Examined, verdict: Verdict) -> GofResult:

@@ -283,8 +283,9 @@ class GofResult:
         Returns
         -------
         str
-            "rejected", "not rejected", or the number of draws needed: "too short to tell: ..." of
-            chains, and "too few to tell: ..." of weighted samples.
+            "rejected", "not rejected", or what a verdict needs: "too short to tell: ..." of chains,
+            with the number of draws or the chains that are in other places, and "too few to tell:
+            ..." of weighted samples.
 
         Examples
         --------
@@ -293,6 +294,8 @@ class GofResult:
         >>> fs.gof_test(walk, np.negative, lag="auto", rng=0).verdict[:17]
         'too short to tell'
         """
+        if self.draws_needed and self.chains is not None and self.chains.apart:
+            return f"too short to tell: {self.chains.places}"
         if self.draws_needed:
             lacking = "few" if self.weighted else "short"
             return f"too {lacking} to tell: about {self.draws_needed} draws needed"

@@ -60,6 +60,40 @@ def test_columns_name_the_coordinates(frame):
     assert np.array_equal(fs.active_slices(x, -X).g, fs.active_slices(X, -X).g)
 
 
+def test_names_as_an_argument():
+    options = dict(rng=0, n_resamples=99)
+    plain = fs.gof_test(X, np.negative, **options)
+    named = fs.gof_test(X, np.negative, names=list(NAMES), **options)
+    assert named.pvalue == plain.pvalue and named.names == NAMES
+    assert "beta" in named.summary() and "x[1]" not in named.summary()
+    assert named.effects.names[:3] == named.explain().names == NAMES
+    frame = Frame(NAMES, X)
+    assert fs.gof_test(frame, np.negative, names=list("xyz"), **options).names == ("x", "y", "z")
+    chains = fs.gof_test(X.reshape(4, 50, 3), np.negative, names=NAMES, **options)
+    assert chains.names == NAMES
+    limits = dict(tolerance={"shift": 0.1, "stretch": 0.1})
+    assert "beta" in fs.gof_test(X, np.negative, names=NAMES, **limits, **options).tolerated.worst
+    (one,) = fs.gof_batch([(X, np.negative)], names=NAMES, progress=False, **options)
+    assert one.names == NAMES
+    assert fs.gof_test(X, np.negative, names=NAMES, method="ksd", **options).names == NAMES
+
+
+@pytest.mark.parametrize("split", [None, 0.5])
+def test_names_of_a_test_with_a_fit(split):
+    fit = fs.Refit(fs.models.Laplace.fit, progress=False, split=split)
+    limits = {} if split is None else {"tolerance": {"stretch": 0.01}}
+    result = fs.gof_test(X, fit=fit, names=NAMES, rng=0, n_resamples=9, **limits)
+    assert result.names == NAMES
+    assert split is None or result.tolerated.worst.split()[0] in NAMES
+
+
+def test_bad_names():
+    with pytest.raises(ValueError, match=r"`names` must have one name for each of 3 coord.*got 2"):
+        fs.gof_test(X, np.negative, names=["a", "b"])
+    with pytest.raises(TypeError, match="`names` must be a sequence of 3 strings"):
+        fs.gof_test(X, np.negative, names=3)
+
+
 def test_scores_with_columns_in_another_order_are_refused(frame):
     turned = frame(NAMES[::-1], -X[:, ::-1])
     with pytest.raises(

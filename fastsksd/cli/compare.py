@@ -127,7 +127,7 @@ def _named(flag: str, text: str) -> tuple[str, str]:
 
 
 def _read(path: str, arguments: Namespace) -> tuple[Any, Any, int, tuple[str, ...] | None]:
-    """Samples, labels of chains if asked for, the number of rows left out, names of columns."""
+    """Samples, labels of chains if there are any, the number of rows left out, names of columns."""
     if is_netcdf(path):
         raise FileError(f"{path}: .nc files can't be compared; write the draws to a .csv or .npy")
     columns, labels = arguments.columns, None
@@ -135,7 +135,9 @@ def _read(path: str, arguments: Namespace) -> tuple[Any, Any, int, tuple[str, ..
         labels = open_beside(path, "chains", arguments.chains)
         if columns is None:
             columns = [k for k in range(labels.width) if k != labels.columns[0]]
-    sources = [open_file(path, columns), *([labels] if labels is not None else [])]
+    samples = open_file(path, columns)
+    labels = labels or samples.chains
+    sources = [samples, *([labels] if labels is not None else [])]
     kept, dropped = finite_rows(sources, read_all(sources), drop=arguments.drop_nan)
     if dropped and not arguments.quiet:
         print(f"note: left out: {counted(dropped, 'row')} of {path}", file=sys.stderr)

@@ -153,14 +153,15 @@ def array_source(
     if array.ndim == 1 and not names:
         notes = (f"{path}: one-dimensional, taken as {array.size} samples of one coordinate",)
         array = array[:, None]
+    chains = None
+    if array.ndim == 3 and not names:
+        labels = np.repeat(np.arange(array.shape[0]), array.shape[1])[:, None]
+        chains = array_source(path, labels)
+        array = array.reshape(-1, array.shape[2])
     if array.ndim != (1 if names else 2):
-        hint = ""
-        if array.ndim == 3:
-            chains, draws, d = array.shape
-            hint = f"; if these are chains and draws, reshape it to ({chains * draws}, {d})"
         raise FileError(
-            f"{path}: must be two-dimensional, (samples, coordinates); it has shape "
-            f"{array.shape}{hint}"
+            f"{path}: must be two-dimensional, (samples, coordinates), or (chains, draws, "
+            f"coordinates); it has shape {array.shape}"
         )
     width = len(names) if names else array.shape[1]
     chosen = choose_columns(path, names, width, columns)
@@ -179,7 +180,7 @@ def array_source(
             yield block.astype(np.float64), min(1.0, (start + rows) / n)
 
     chosen_names = tuple(names[k] for k in chosen) if names else None
-    return Source(path, chosen_names, chosen, width, 0, blocks, notes)
+    return Source(path, chosen_names, chosen, width, 0, blocks, notes, chains)
 
 
 def _parquet(path: str, key: str | None, columns: str | Sequence[int] | None) -> Source:

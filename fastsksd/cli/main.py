@@ -112,7 +112,8 @@ _WHAT: dict[str, dict[str, Any]] = {
     "--chains": dict(
         metavar="COLUMN",
         help="column with the chain of each row, for draws of Markov chains in their order, which "
-        "are then tested with --lag auto; it is no coordinate (an .nc file knows its chains)",
+        "are then tested with --lag auto; it is no coordinate (an .nc file, and an array (chains, "
+        "draws, coordinates), know their chains; with --posteriordb they must be equally long)",
     ),
     "--weights": dict(
         metavar="COLUMN",

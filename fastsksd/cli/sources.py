@@ -45,6 +45,8 @@ class Source(NamedTuple):
         the fraction of the file read by then.
     notes : tuple of str
         What the user should know about how it was read.
+    chains : Source or None
+        The number of the chain of each row, for an array (chains, draws, d).
     """
 
     path: str
@@ -54,6 +56,7 @@ class Source(NamedTuple):
     size: int
     blocks: Callable[[int], Iterator[tuple[Array, float]]]
     notes: tuple[str, ...] = ()
+    chains: Source | None = None
 
 
 def read_blocks(sources: Sequence[Source], rows: int) -> Iterator[tuple[tuple[Array, ...], float]]:

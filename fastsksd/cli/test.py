@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import sys
 import time
@@ -17,10 +16,10 @@ import numpy as np
 from .._progress import ProgressBar
 from .._typing import Array
 from .._validate import check_probability, counted
-from ..effects import check_tolerance, effects_of
 from ..engines.cuda import CudaUnavailable, DeviceOutOfMemory
 from ..gof import gof_test
 from ..kernels import KERNELS
+from ..report.directions import check_coordinates
 from ..result import GofResult
 from ..scale.refits import Refit
 from ..scale.streaming import gof_stream
@@ -166,6 +165,11 @@ class Job:
             self.against = f"the scores in {self.arguments.scores}"
         else:
             self.score, self.against = self._function()
+        own = self.sources[0].chains
+        if own is not None and self.arguments.chains is not None:
+            raise CommandError(f"--chains is for files of rows; {path} has an axis of chains")
+        if own is not None and self._tests_chains():
+            beside, self.beside = [*beside, own], [*self.beside, "chains"]
         self.sources += beside
 
     def _open_draws(self) -> None:
@@ -242,22 +246,25 @@ class Job:
 
     def _take_as_chains(self, chain: np.ndarray) -> None:
         """Test draws as those of chains, if the other options allow it."""
-        if (
+        if self._tests_chains():
+            self.options["chains"] = chain
+
+    def _tests_chains(self) -> bool:
+        """Whether the other options allow to test draws as those of chains; a note says it."""
+        allowed = (
             "method" not in self.options
             and self.options.get("null", "wild") == "wild"
             and not self.arguments.stream
-        ):
-            self.options["chains"] = chain
-            if "lag" not in self.options:
-                self.note(
-                    "the draws are taken as those of Markov chains, --lag auto (--lag 1 for "
-                    "independent draws)"
-                )
-        elif "lag" not in self.options:
+        )
+        if "lag" not in self.options:
             self.note(
-                "the draws are taken as independent, which makes p-values too small for those of a "
-                "Markov chain; --lag auto goes with --null wild and --method sksd"
+                "the draws are taken as those of Markov chains, --lag auto (--lag 1 for "
+                "independent draws)"
+                if allowed
+                else "the draws are taken as independent, which makes p-values too small for those "
+                "of a Markov chain; --lag auto goes with --null wild and --method sksd"
             )
+        return allowed
 
     def _scores_of_draws(self) -> Array:
         """Scores in a file, with the columns that the draws have."""
@@ -358,7 +365,8 @@ class Job:
         if self.arguments.fit is not None:
             return f"--fit {self.arguments.fit}"
         for name in self.beside:
-            return f"--{name} {getattr(self.arguments, name)}"
+            column = getattr(self.arguments, name)
+            return "its axis of chains" if column is None else f"--{name} {column}"
         if "chains" in self.options and "lag" not in self.options:
             return "--lag auto"
         for name, allowed in _STREAMED.items():
@@ -415,13 +423,8 @@ class Job:
                 "the default test of so many samples takes half a minute or more; "
                 "--n-slices 3 --train 2000 takes less"
             )
-        result = gof_test(kept[0], score, rng=self.arguments.seed, **self.options)
-        if result.tolerated is not None:  # with the names of the file
-            effects = effects_of(result, names=self.names)
-            limits = check_tolerance(self.options["tolerance"])
-            tolerated = limits.of(effects, result.draws_needed)
-            result = dataclasses.replace(result, tolerated=tolerated)
-        return result
+        names = self.names if self.names != check_coordinates(None, self.d) else None
+        return gof_test(kept[0], score, names=names, rng=self.arguments.seed, **self.options)
 
     @contextlib.contextmanager
     def _progress(self, shown: bool) -> Iterator[Callable[[float], None]]:

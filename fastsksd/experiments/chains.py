@@ -1,10 +1,11 @@
-"""Level on Markov chains that follow the model: AR(1), Langevin, Hamiltonian Monte Carlo, NUTS.
+"""Level on Markov chains that follow the model: AR(1), random walk, Langevin, Hamiltonian, NUTS.
 
 A cell is a kind of chain with a parameter, a number of chains and of draws of each, and d:
 
 AR(1)     coordinates with this autocorrelation, for the standard normal distribution
 speeds    coordinates with autocorrelations from 0 to the parameter
-Langevin  every fourth draw of MALA with this step, for a logistic regression with group effects
+walk      random-walk Metropolis with this step, for a logistic regression with group effects
+Langevin  every fourth draw of MALA with this step, for the same model
 HMC       Hamiltonian Monte Carlo with this step and 4 to 8 of them, for the same model
 NUTS      the no-U-turn sampler with this acceptance target, for the same model
 """
@@ -52,6 +53,16 @@ _SLOW: list[list[Any]] = [
     ["AR(1)", 0.97, 16, 500, 20],
 ]
 _LARGEST: list[list[Any]] = [["AR(1)", 0.9, 16, 500, 100]]
+_FURTHER: list[list[Any]] = [
+    ["NUTS", 0.8, 1, 1000, 10],
+    ["walk", 0.5, 4, 2000, 5],
+    ["AR(1)", -0.5, 4, 500, 100],
+    ["AR(1)", -0.5, 16, 500, 20],
+    ["AR(1)", 0.5, 16, 500, 20],
+    ["AR(1)", 0.97, 1, 5000, 20],
+    ["AR(1)", 0.9, 4, 5000, 20],
+    ["AR(1)", 0.97, 16, 500, 100],
+]
 SCALES: dict[str, Settings] = {
     "smoke": dict(
         cells=[
@@ -60,6 +71,7 @@ SCALES: dict[str, Settings] = {
                 ["HMC", 0.25, 2, 150, 3],
                 ["NUTS", 0.8, 2, 150, 3],
                 ["Langevin", 0.35, 2, 80, 3],
+                ["walk", 0.5, 2, 400, 3],
             ]
         ],
         tests=8,
@@ -67,7 +79,9 @@ SCALES: dict[str, Settings] = {
         n_resamples=99,
     ),
     "quick": dict(cells=[_FAST, _MEDIUM], tests=100, block=20, n_resamples=199),
-    "paper": dict(cells=[_FAST, _MEDIUM, _SLOW, _LARGEST], tests=400, block=20, n_resamples=299),
+    "paper": dict(
+        cells=[_FAST, _MEDIUM, _SLOW, _LARGEST, _FURTHER], tests=400, block=20, n_resamples=299
+    ),
 }
 _WARM_UP = 200
 
@@ -114,7 +128,7 @@ def make_chains(
             coefficients = np.linspace(0.0, parameter, d)
         return autoregressive(coefficients, chains, draws, rng), np.negative
     model = GroupEffects(d)
-    sampler = {"Langevin": langevin, "HMC": hamiltonian}[kind]
+    sampler = {"walk": random_walk, "Langevin": langevin, "HMC": hamiltonian}[kind]
     return sampler(model, parameter, chains, draws, rng), model.score
 
 
@@ -151,6 +165,23 @@ class GroupEffects:
         slope = self.successes - self.trials / (1.0 + np.exp(-eta))
         parts = [slope.sum(axis=1, keepdims=True), self.deviation * slope]
         return np.concatenate(parts, axis=1) - x
+
+
+def random_walk(
+    model: GroupEffects, step: float, chains: int, draws: int, rng: np.random.Generator
+) -> Array:
+    """Random-walk Metropolis."""
+    x = 0.1 * rng.standard_normal((chains, model.d))
+    value = model.log_density(x)
+    found = np.empty((chains, draws, model.d))
+    for t in range(-5 * _WARM_UP, draws):
+        y = x + step * rng.standard_normal(x.shape)
+        new_value = model.log_density(y)
+        taken = np.log(rng.random(chains)) < new_value - value
+        x, value = np.where(taken[:, None], y, x), np.where(taken, new_value, value)
+        if t >= 0:
+            found[:, t] = x
+    return found
 
 
 def langevin(

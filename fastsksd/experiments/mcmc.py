@@ -83,6 +83,9 @@ def _look_at(
         "ess": round(float(sizes.min()), 1),
         "shift": round(float(shift.max()), 3),
         "stretch": round(float(np.exp(stretch.max())), 3),
+        "different": list(result.chains.different),
+        "apart": result.chains.apart,
+        "burn_in": result.chains.burn_in,
         "seconds": round(result.timings["total"], 3),
     }
 
@@ -102,6 +105,8 @@ def _said(rows: list[Row]) -> dict[str, np.ndarray]:
     return {
         "rejected": p <= 0.05,
         "too short": np.isnan(p),
+        "chains differ": np.array([bool(row["different"]) for row in rows]),
+        "burn-in": np.array([row["burn_in"] > 0 for row in rows]),
         "R-hat > 1.01": rhat > RHAT,
         "ESS < 400": ess < ESS,
         "R-hat or ESS": usual,
@@ -125,9 +130,10 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         Text(
             f"{len(settings['posteriors'])} posteriors, four chains of {settings['draws']} draws, "
             f"{settings['n_resamples']} replicates. The rate at which each test or alarm objects; "
-            "of good runs this is the level of the tests. Shift and stretch say how wrong runs "
-            "are: medians of the largest error of a mean, in posterior deviations, and of a "
-            "deviation, as a factor."
+            "of good runs this is the level of the tests. Chains differ where one of them is "
+            "named; burn-in is where draws at the start are to be dropped. Shift and "
+            "stretch say how wrong runs are: medians of the largest error of a mean, in posterior "
+            "deviations, and of a deviation, as a factor."
         ),
         Heading("By failure"),
         Table(["runs", "number", *names, "shift", "stretch"], table),

@@ -153,6 +153,8 @@ class Diagnosis:
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw a forest plot of shifts and stretches, see `fastsksd.plot.effects`.
 
+        Parameters are above the line, `directions` below it.
+
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
@@ -163,7 +165,10 @@ class Diagnosis:
         matplotlib.axes.Axes
             The axes drawn on.
         """
-        return self.effects.plot(ax=ax)
+        from ..plot.forest import draw_forest
+
+        below = () if self.directions is None else (self.directions,)
+        return draw_forest((self.effects, *below), ax)
 
     def notes(self) -> list[str]:
         """Verdict and remarks, as they are printed.
@@ -196,7 +201,14 @@ class Diagnosis:
         found = self.result.chains
         if hint := swapped_axes(self.result):
             notes.append(hint)
-        if found is not None and found.different:
+        if found is not None and found.apart:
+            words = found.places
+            if self.result.draws_needed:  # the verdict has said where
+                words = "chains in different places have not mixed"
+            notes.append(
+                f"{words}: look at each of them; more draws help only if they visit all places"
+            )
+        elif found is not None and found.different:
             some = ", ".join(str(one) for one in found.different)
             notes.append(f"chains that differ from the others: {some}")
         if found is not None and found.burn_in:
@@ -248,10 +260,10 @@ class Diagnosis:
             order = np.sort(np.argsort(-self.effects.strength, kind="stable")[:_ROWS])
         effects = [list(self.effects)[k] for k in order.tolist()]
         shifts = estimate_cells(
-            [one.shift for one in effects], [one.shift_interval for one in effects]
+            [one.shift for one in effects], [one.shift_interval for one in effects], 0.0
         )
         stretches = estimate_cells(
-            [one.stretch for one in effects], [one.stretch_interval for one in effects]
+            [one.stretch for one in effects], [one.stretch_interval for one in effects], 1.0
         )
         for k, row, shift, stretch in zip(order.tolist(), effects, shifts, stretches, strict=True):
             rows.append(

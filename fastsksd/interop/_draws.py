@@ -24,7 +24,6 @@ from ..effects import FEWEST
 from ..gof import gof_test
 from ..procedure.importance import LARGEST_CUT, check_weights, effective_size, typical_rows
 from ..procedure.precision import score_noise
-from ..report.directions import check_coordinates
 from ..result import GofResult
 from ._diagnosis import Diagnosis, diagnose
 
@@ -91,11 +90,11 @@ class Draws:
         GofResult
             Outcome of the test, with the names of the columns.
         """
-        given = {"weights": self.weights} if self.independent else {"chains": self.chain}
+        given: dict[str, Any] = {"names": self.names, "chains": self.chain}
+        if self.independent:
+            given = {"names": self.names, "weights": self.weights}
         result = gof_test(self.x, self.score, **given | options)
-        noise = max(self.score_noise, result.score_noise)
-        names = check_coordinates(self.names, np.shape(self.x)[-1])
-        return replace(result, names=names, score_noise=noise)
+        return replace(result, score_noise=max(self.score_noise, result.score_noise))
 
     def diagnose(self, *, level: float = 0.95, **options: Any) -> Diagnosis:
         """Make one table of the run: a row per parameter, beside ESS and R-hat.

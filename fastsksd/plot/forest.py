@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..result import GofResult
 
 _FARTHEST = 10.0  # deviations that the axis shows
+_WIDEST = 3.0  # logarithm of the widest stretch that an interval makes room for
 
 
 @in_plain_words
@@ -63,8 +65,17 @@ def effects(what: GofResult | Effects, *, ax: Axes | None = None) -> Axes:
     if not isinstance(what, Effects):
         check_result(what)
         what = what.effects
+    return draw_forest((what,), ax)
+
+
+@in_plain_words
+def draw_forest(tables: Sequence[Effects], ax: Axes | None) -> Axes:
+    """A forest plot of one table above another, with a line between them."""
     ax = axes_or_new(ax)
-    rows = strongest_effects(what, BARS)
+    what = tables[0]
+    shown = [strongest_effects(table, BARS) for table in tables]
+    rows = [row for some in shown for row in some]
+    limits = np.array([-0.05, 0.05])
     for place, row in enumerate(rows):
         for value, interval, far, style, colour, step in (
             (row.shift, row.shift_interval, row.shifted, "o", BLUE, -0.16),
@@ -74,7 +85,13 @@ def effects(what: GofResult | Effects, *, ax: Axes | None = None) -> Axes:
                 continue
             ends = np.array([value, *interval])
             if style == "s":
-                ends = np.log(np.clip(ends, 1e-6, 1e6))
+                with np.errstate(divide="ignore"):
+                    ends = np.log(ends)
+            ends = np.clip(np.nan_to_num(ends, nan=ends[0]), -100.0, 100.0)
+            # An interval that says nothing runs out of the picture, and does not set its scale.
+            most = _FARTHEST if style == "o" else max(_WIDEST, 1.5 * abs(ends[0]))
+            near = np.clip(ends, -most, most)
+            limits = np.array([min(limits[0], near.min()), max(limits[1], near.max())])
             ax.plot(ends[1:], [place + step] * 2, color=colour, linewidth=1.5)
             face = colour if far else "white"
             ax.plot(
@@ -83,16 +100,17 @@ def effects(what: GofResult | Effects, *, ax: Axes | None = None) -> Axes:
     ax.axvline(0.0, color=BLACK, linewidth=0.8)
     ax.set_yticks(range(len(rows)), [row.name for row in rows], fontsize="small")
     ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.margins(x=0.1)
-    low, high = ax.get_xlim()
-    ax.set_xlim(max(min(low, -0.05), -_FARTHEST), min(max(high, 0.05), _FARTHEST))
+    for line in np.cumsum([len(some) for some in shown])[:-1].tolist():
+        ax.axhline(line - 0.5, color=BLACK, linewidth=0.5, linestyle=":")
+    margin = 0.1 * float(np.ptp(limits))
+    ax.set_xlim(max(limits[0] - margin, -_FARTHEST), min(limits[1] + margin, _FARTHEST))
     ax.locator_params(axis="x", nbins=6)
     ax.set_xlabel("shift (standard deviations of the model)")
     _add_stretch_axis(ax)
     for style, colour, label in (("o", BLUE, "shift"), ("s", RED, "stretch")):
         ax.plot([], [], style, color=colour, label=label)
     add_legend(ax)
-    title = counted_title("Effect sizes", len(rows), len(what))
+    title = counted_title("Effect sizes", len(shown[0]), len(what))
     ax.set_title(f"{title}, {what.level:.0%} intervals", fontsize="medium")
     return ax
 

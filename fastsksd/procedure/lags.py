@@ -15,7 +15,10 @@ alternate, as those of a good sampler may, ``1 + 2 sum_k (-1)^k rho_k`` is the l
 **Agreement.** Chains that have not mixed sit in places of their own, and each of them may forget
 quickly within its place. The means of chains that have scatter with variance ``tau sigma^2 / m``.
 Where along some coordinate they scatter by more than the memory within the chains allows, by a
-chi-square test, their scatter tells the memory in its place.
+chi-square test, their scatter tells the memory in its place. Chains that are not much longer than
+their memory show too little of it once they are centred, and too little of their variance. What is
+allowed is therefore at least what a chain of first order allows that has their correlation of
+neighbours, corrected for the centring as in [2]_.
 
 **Length.** Between `SHORTEST` and `LONGEST` times tau. The longer ones lose fewer draws to the
 gaps between stretches; they are taken where there are many draws. At least `FEWEST` stretches are
@@ -25,6 +28,7 @@ References
 ----------
 .. [1] A. D. Sokal, "Monte Carlo methods in statistical mechanics: foundations and new algorithms",
    in Functional Integration, Springer, 1997.
+.. [2] M. G. Kendall, "Note on bias in the estimation of autocorrelation", Biometrika 41, 1954.
 """
 
 from __future__ import annotations
@@ -49,6 +53,7 @@ _WINDOW = 5.0
 _NUMBERS = 2**24  # of series that the memory is measured on
 _BLOCK = 2**21  # numbers that are transformed at a time
 _DIRECTIONS = 100  # coordinates that the slowest direction is looked for in
+_FIRST_ORDER = 6.0  # draws of a chain that the correlation of neighbours can be corrected with
 _DISAGREE = 1e-3  # level at which chains are said to be in places of their own
 
 
@@ -235,10 +240,30 @@ def memory_between(x: Array, lengths: Sequence[int]) -> float:
     noise = np.sqrt(2.0 * (2.0 * plain.window + 1.0) / z.shape[1])
     within = np.maximum(1.0 - between / z.shape[1], 0.0)
     free = len(lengths) - 1
-    allowed = within * np.maximum(plain.tau, 1.0) * np.exp(2.0 * noise)
+    allowed = within * _allowed(z, lengths, plain.tau) * np.exp(2.0 * noise)
     differ = between > allowed * chdtri(free, _DISAGREE / len(z))
     tau = float(between[differ].max(initial=0.0)) / free
     return float(f"{max(tau, 1.0):.4g}")  # rounded as in `measure`
+
+
+def _allowed(z: Array, lengths: Sequence[int], tau: Array) -> Array:
+    """How far means of chains may scatter, in units of the variance within them over its length.
+
+    For long chains, their autocorrelation time.
+    """
+    m = float(np.mean(lengths))
+    if m <= _FIRST_ORDER:
+        return np.full(len(z), np.inf)
+    products, squares = np.zeros(len(z)), np.zeros(len(z))
+    for start, stop in pairwise(np.cumsum([0, *lengths]).tolist()):
+        one = z[:, start:stop] - z[:, start:stop].mean(axis=1, keepdims=True)
+        products += np.einsum("kn,kn->k", one[:, 1:], one[:, :-1])
+        squares += np.einsum("kn,kn->k", one, one)
+    rho = products / np.where(squares > 0, squares, 1.0) * m / (m - 1.0)
+    rho = np.clip((rho + 1.0 / m) / (1.0 - 3.0 / m), 0.0, 0.999)
+    # m times the variance of a mean, if that of a draw is 1.
+    scatter = (1.0 + rho) / (1.0 - rho) - 2.0 * rho * (1.0 - rho**m) / (m * (1.0 - rho) ** 2)
+    return np.maximum(scatter, np.clip(tau, 1.0, m)) / np.maximum(1.0 - scatter / m, 1e-3)
 
 
 class Times(NamedTuple):

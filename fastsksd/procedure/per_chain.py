@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._typing import Array
+from .._validate import first_few
 from ..compute.linalg import product
 from .chains import Chains
 from .lags import Lag, choose_lag, measure
@@ -108,6 +109,18 @@ class ChainReport(NamedTuple):
         """Labels of chains that differ from the others at level 0.05, by Bonferroni."""
         limit = _LEVEL / max(1, len(self.chains))
         return tuple(one.chain for one in self.chains if one.pvalue_differs <= limit)
+
+    @property
+    def places(self) -> str:
+        """Which chains are in different places, in words; empty where they are not `apart`."""
+        if not self.apart:
+            return ""
+        if not self.different:
+            return "the chains are in different places"
+        some = first_few(self.different)
+        if len(self.different) == 1:
+            return f"chain {some} is in another place than the others"
+        return f"chains {some} are in other places than the others"
 
 
 def per_chain(x: Array, scores: Array, chains: Chains, lag: Lag) -> ChainReport:

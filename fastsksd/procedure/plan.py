@@ -87,11 +87,16 @@ class Options:
     method: Any = "sksd"
     tolerance: Any = None
     weights: Any = None
+    names: Any = None
     rng: Rng = None
 
     def given(self) -> list[str]:
-        """Names of the options that differ from their defaults; a lag of 1 is independence."""
+        """Names of the options that differ from their defaults; a lag of 1 is independence.
+
+        Names of coordinates are for every test.
+        """
         defaults = {one.name: one.default for one in dataclasses.fields(self)}
+        del defaults["names"]
         if isinstance(self.lag, (int, float)) and self.lag == 1:
             del defaults["lag"]
         return [

@@ -22,6 +22,7 @@ from .explain import Explanation, baseline_of
 if TYPE_CHECKING:
     from ..result import GofResult
 
+WIDE = 20.0  # shift in standard deviations, or factor, from which on an interval says nothing
 _ROWS = 20  # of effect sizes
 
 
@@ -197,9 +198,11 @@ def effects_table(effects: Effects) -> list[tuple[str, ...]]:
     shown = strongest_effects(effects, _ROWS)
     columns = [
         estimate_cells(
-            [getattr(row, one) for row in shown], [getattr(row, f"{one}_interval") for row in shown]
+            [getattr(row, one) for row in shown],
+            [getattr(row, f"{one}_interval") for row in shown],
+            right,
         )
-        for one in ("shift", "stretch", "shear")
+        for one, right in (("shift", 0.0), ("stretch", 1.0), ("shear", 0.0))
     ]
     for row, *cells in zip(shown, *columns, strict=True):
         rows.append((row.name, *(cell for pair in cells for cell in pair), row.across or ""))
@@ -223,19 +226,38 @@ def digits(interval: tuple[float, float]) -> int:
     return 2 if not width > 0 else int(np.clip(1 - np.floor(np.log10(width)), 2, 8))
 
 
+def says_nothing(interval: tuple[float, float], right: float) -> bool:
+    """Whether an interval reaches far on both sides of what is `right`: 0, or 1 of a factor."""
+    low, high = interval
+    if right:
+        return low < right / WIDE and high > right * WIDE
+    return low < -WIDE and high > WIDE
+
+
 def estimate_cells(
-    values: Sequence[float], intervals: Sequence[tuple[float, float]]
+    values: Sequence[float], intervals: Sequence[tuple[float, float]], right: float
 ) -> list[tuple[str, str]]:
-    """Estimates and intervals of a column in words; empty where they are not known."""
-    known = [digits(one) for one in intervals if np.isfinite(one).all()]
+    """Estimates and intervals of a column in words; empty where they are not known.
+
+    `right` is the value of a right model.
+    """
+    empty = [says_nothing(one, right) for one in intervals]
+    known = [
+        digits(one)
+        for one, nothing in zip(intervals, empty, strict=True)
+        if np.isfinite(one).all() and not nothing
+    ]
     places = int(np.median(known)) if known else 2
     cells = []
-    for value, interval in zip(values, intervals, strict=True):
+    for value, interval, nothing in zip(values, intervals, empty, strict=True):
         middle, low, high = (
             f"{number:.{places}f}" if abs(number) < 1e4 else f"{number:.2g}"
             for number in (value, *interval)
         )
-        cells.append((middle, f"{low} to {high}") if np.isfinite(value) else ("", ""))
+        if not np.isfinite(value):
+            cells.append(("", ""))
+        else:
+            cells.append((middle, "unknown" if nothing else f"{low} to {high}"))
     return cells
 
 

@@ -17,6 +17,7 @@ from .caveats import caveats_of
 from .directions import check_coordinates, direction
 from .explain import Explanation, SliceExplanation, explain, is_explicable
 from .tables import (
+    WIDE,
     chain_facts,
     digits,
     largest_coordinates,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from ..result import GofResult
 
 _EFFECTS = 4  # effects in a sentence
-_WIDE = 20.0  # shift in standard deviations, or factor, from which on an interval says nothing
 _NO_SAMPLES = "This result holds no samples: give `x` and `score` to see where the model fails."
 # Shape of a slice: in short, and as a sentence after "given the other coordinates,".
 _SHAPES = {
@@ -141,7 +141,8 @@ def _too_short(result: GofResult) -> str:
     if result.chains is not None and result.chains.apart:
         return (
             "The chains are in different places and have not mixed: too short to tell whether the "
-            f"model fits. About {result.draws_needed} draws are needed if they do mix."
+            "model fits. More draws help only if the chains mix: about "
+            f"{result.draws_needed} are needed then."
         )
     return (
         f"The chains are too short to tell whether the model fits: about {result.draws_needed} "
@@ -352,7 +353,7 @@ def effects_said(effects: Effects) -> str:
 def _is_telling(row: Effect) -> bool:
     """Whether a row is not rough, and its intervals are neither huge nor NaN."""
     low, high = row.stretch_interval
-    known = max(map(abs, row.shift_interval)) < _WIDE and 1.0 / _WIDE < low <= high < _WIDE
+    known = max(map(abs, row.shift_interval)) < WIDE and 1.0 / WIDE < low <= high < WIDE
     return known and not row.rough
 
 

@@ -8,6 +8,7 @@ of a worker that died gives the same result when it is started again.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import uuid
 import warnings
@@ -19,6 +20,7 @@ from .._typing import Array
 from .._validate import ArgumentError, ArgumentTypeError, check_score, score_is_array
 from ..compute.threads import single_thread
 from ..procedure.plan import Options
+from ..report.directions import check_coordinates
 from ..result import GofResult
 from .accumulator import Accumulator
 from .chunks import Chunk
@@ -282,4 +284,6 @@ def gof_test_of_dask(x: Any, score: Any, options: Options) -> GofResult:
                 name, f"must be {listing} for samples that are not in memory; got {value!r}"
             )
     options.refuse_unused({*STREAMED, *allowed}, "does not apply to samples that are not in memory")
-    return gof_stream(x, score, **{name: getattr(options, name) for name in STREAMED})
+    names = None if options.names is None else check_coordinates(options.names, x.shape[-1])
+    result = gof_stream(x, score, **{name: getattr(options, name) for name in STREAMED})
+    return result if names is None else dataclasses.replace(result, names=names)

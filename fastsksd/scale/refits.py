@@ -28,13 +28,12 @@ from .._validate import (
     check_number,
     check_rng,
     check_samples,
-    column_names,
     evaluate_score,
     is_dask,
     score_is_array,
 )
 from ..baselines import as_baseline
-from ..gof import Examined, concluded, examine, gof_test
+from ..gof import Examined, concluded, coordinate_names, examine, gof_test
 from ..procedure.combine import decide
 from ..procedure.fitted import Fitted, allow_for_failures, statistics_of, with_refits
 from ..procedure.nulls import check_resamples
@@ -297,7 +296,8 @@ def _check_input(x: Any, options: Options) -> tuple[tuple[str, ...] | None, Arra
         raise ArgumentError(
             "weights", "are not known to ", Option("fit"), ", which takes samples alone"
         )
-    return column_names(x), check_samples(x, min_rows=4)
+    samples = check_samples(x, min_rows=4)
+    return coordinate_names(x, samples.shape[1], options), samples
 
 
 def _inner_options(options: Options) -> Options:
@@ -317,6 +317,7 @@ def _inner_options(options: Options) -> Options:
             Option("fit"),
             ": sets drawn from the fitted model have none",
         )
+    options = dataclasses.replace(options, names=None)
     baseline = as_baseline(options.method)
     if baseline is not None and baseline.n_resamples is not None:
         return options
@@ -402,7 +403,7 @@ def _split(
     model = refit.model_of(x[fitted])
     given = {name: getattr(options, name) for name in options.given()}
     with _about_the_fit():
-        result = gof_test(x[tested], model, **{**given, "rng": rng})
+        result = gof_test(x[tested], model, **{**given, "names": names, "rng": rng})
     whole = result._whole
     if whole is not None:
         whole = whole._replace(rows=tested[whole.rows])

@@ -89,6 +89,10 @@ def test_chains(run, folder):
     code, out, _ = run("walk.csv", "--chains", "c", *models)
     assert code == 3
     assert "too short to tell" in out
+    np.save(folder / "walk.npy", x.reshape(2, 100, 2))
+    code, out, _ = run("walk.npy", *models)
+    assert code == 3
+    assert "too short to tell" in out
 
 
 @pytest.mark.parametrize(

@@ -208,6 +208,31 @@ def test_chains(run):
         assert code == 2 and message in err
 
 
+def test_an_array_of_chains(run):
+    """With three axes it was to be reshaped, and its chains were then tested as independent."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((3, 300, 2))
+    for t in range(1, 300):
+        x[:, t] = 0.5 * x[:, t - 1] + np.sqrt(0.75) * x[:, t]
+    np.save("d3.npy", x)
+    np.save("s3.npy", -x)
+    expected = fs.gof_test(x, -x, rng=0)
+    for target in (GOOD, ["--scores", "s3.npy"]):
+        code, out, err = run("d3.npy", *target, "--json")
+        said = json.loads(out)
+        assert said["pvalue"] == expected.pvalue and said["lag"] == expected.lag > 1
+        assert len(said["chains"]["chains"]) == 3 and "those of Markov chains, --lag auto" in err
+    x[1, 0, 1] = np.nan
+    np.save("d3.npy", x)
+    said = json.loads(run("d3.npy", *GOOD, "--json", "--drop-nan")[1])
+    assert [one["draws"] for one in said["chains"]["chains"]] == [300, 299, 300]
+    np.save("d3.npy", -np.load("s3.npy"))
+    assert json.loads(run("d3.npy", *GOOD, "--json", "--lag", "1")[1])["chains"] is None
+    assert "taken as independent" in run("d3.npy", *GOOD, "--method", "ksd")[2]
+    code, _, err = run("d3.npy", *GOOD, "--chains", "0")
+    assert code == 2 and "d3.npy has an axis of chains" in err
+
+
 def test_weights(run):
     rng = np.random.default_rng(0)
     x = 1.5 * rng.standard_normal((200, 2))
@@ -311,11 +336,12 @@ def test_options_reach_the_test(run, monkeypatch):
         train=0.3,
         method="sksd",
         rng=5,
+        names=None,
         basis="identity",
     )
     seen.clear()
     run("x.npy", *GOOD)
-    assert seen == {"rng": 0}  # all defaults are the library's own
+    assert seen == {"rng": 0, "names": None}  # all defaults are the library's own
 
 
 def test_help_is_for_newcomers(run):
@@ -545,7 +571,7 @@ def test_bad_files(run, folder):
     np.save("object.npy", np.array([{}], dtype=object), allow_pickle=True)
     np.savez("object.npz", x=np.array([{}], dtype=object))
     np.save("complex.npy", X + 1j)
-    np.save("chains.npy", X.reshape(4, 30, 2))
+    np.save("axes.npy", X.reshape(4, 5, 6, 2))
     np.save("nothing.npy", np.empty((0, 2)))
     np.save("flat.npy", np.empty((3, 0)))
     (folder / "cut.npy").write_bytes((folder / "x.npy").read_bytes()[:500])
@@ -570,7 +596,7 @@ def test_bad_files(run, folder):
         "object.npy": "not unpickled",
         "object.npz": "not unpickled",
         "complex.npy": "holds complex128",
-        "chains.npy": "reshape it to (120, 2)",
+        "axes.npy": "or (chains, draws, coordinates); it has shape (4, 5, 6, 2)",
         "nothing.npy": "no rows",
         "flat.npy": "no columns",
         "cut.npy": "can't be read as .npy",

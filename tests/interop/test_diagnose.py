@@ -72,6 +72,54 @@ def test_the_forest_plot():
     assert "95% intervals" in ax.get_title()
 
 
+def test_the_forest_plot_shows_directions_below_parameters():
+    """A run whose only fault is that of a pair would show nothing wrong."""
+    Figure = pytest.importorskip("matplotlib.figure").Figure
+    diagnosis = run(1, narrow=0.5).diagnose()
+    assert not any(row.shifted or row.stretched for row in diagnosis.effects)
+    ax = diagnosis.plot(ax=Figure().subplots())
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b", "c[0]", "a - b"]
+    places = {
+        line.get_ydata()[0]
+        for line in ax.lines
+        if line.get_marker() != "None" and len(line.get_xdata()) == 1
+        if line.get_markerfacecolor() != "white"
+    }
+    assert places == {3.16}  # the stretch of the pair
+
+
+def test_one_chain_in_another_place_is_named():
+    x = np.random.default_rng(0).standard_normal((4, 500, 3))
+    x[2] += 5.0
+    diagnosis = collect([Block("a", ["a", "b", "c"], x, -x)]).diagnose()
+    verdict = "too short to tell: chain 2 is in another place than the others"
+    assert diagnosis.result.verdict == verdict and verdict in diagnosis.notes()[0]
+    assert "draws needed" not in repr(diagnosis) + repr(diagnosis.result)
+    assert "more draws help only if" in repr(diagnosis)
+    assert "chain 2" in repr(diagnosis.result) and "have not mixed" in diagnosis.result.summary()
+    x += 5.0 * np.arange(4)[:, None, None]
+    result = collect([Block("a", ["a", "b", "c"], x, -x)]).diagnose().result
+    assert result.verdict == f"too short to tell: {result.chains.places}"
+
+
+def test_intervals_that_say_nothing_are_unknown():
+    Figure = pytest.importorskip("matplotlib.figure").Figure
+    x = np.random.default_rng(0).standard_normal((4, 500, 1))
+    x[2] += 8.0
+    diagnosis = collect([Block("a", ["a"], x, -x)]).diagnose()
+    low, high = diagnosis.effects[0].stretch_interval
+    assert low < 0.05 and high > 20
+    assert "unknown" in repr(diagnosis) and "e+0" not in repr(diagnosis)
+    limits = diagnosis.plot(ax=Figure().subplots()).get_xlim()
+    assert -10 <= limits[0] and limits[1] <= 10
+    low, high = (
+        replace(diagnosis.effects, shift_error=np.array([0.1]))
+        .plot(ax=Figure().subplots())
+        .get_xlim()
+    )
+    assert -4 < low and high < 4
+
+
 def test_slow_and_stuck_chains_are_said():
     rng = np.random.default_rng(0)
     x = np.cumsum(rng.standard_normal((2, 300, 1)), axis=1)
@@ -146,7 +194,7 @@ def test_short_chains_a_start_that_has_not_settled_and_chains_that_stand_still()
     assert any("drop the first" in note for note in diagnosed(start).notes())
     stuck = rng.standard_normal((4, 500, 1))
     stuck[2] += 3.0
-    assert "chains that differ from the others: 2" in diagnosed(stuck).notes()
+    assert "chain 2 is in another place than the others" in diagnosed(stuck).notes()[0]
     still = np.ones((4, 100, 3))
     with pytest.raises(ValueError, match="`draws` never change in a"):
         diagnosed(still)

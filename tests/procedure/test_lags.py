@@ -103,6 +103,23 @@ def test_chains_that_mix_agree(coefficient, count, n, d):
         assert memory_between(x, [n] * count) <= measure(x, -x, [n] * count).slowest
 
 
+@pytest.mark.parametrize(("coefficient", "n", "d"), [(0.9, 20, 2), (0.9, 20, 10), (0.97, 50, 2)])
+def test_chains_shorter_than_their_memory_are_not_told_to_be_apart(coefficient, n, d):
+    """Their means scatter, and twenty draws show hardly any of the memory that explains it."""
+    apart = 0
+    for seed in range(50):
+        x = np.concatenate([chain(n, coefficient, [seed, k], d) for k in range(20)])
+        apart += memory_between(x, [n] * 20) > 1.0
+    assert apart <= 3
+
+
+def test_short_chains_far_apart_are_told():
+    x = np.concatenate([chain(50, 0.5, [7, k], 2) + 5.0 * (k == 3) for k in range(8)])
+    assert memory_between(x, [50] * 8) > 10.0
+    x = np.concatenate([chain(5, 0.5, [7, k], 2) + 5.0 * (k == 3) for k in range(8)])
+    assert memory_between(x, [5] * 8) == 1.0  # of five draws nothing is known
+
+
 def test_independent_draws_are_mostly_seen_as_such():
     lags = []
     for seed in range(30):
