@@ -10,6 +10,7 @@ Engines know a kernel by its code; its values and derivatives are in `compute.po
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -35,6 +36,20 @@ _CONSTANT = 1e-13  # of the spread: what round-off leaves of the distances of a 
 
 class FlatProjection(ArgumentError):
     """Samples that do not vary along a slice, so that they have no median distance."""
+
+    def of_columns(self, sets: Sequence[Array], names: Sequence[str] | None) -> FlatProjection:
+        """The same about the columns that are constant in all sets of samples, where some are."""
+        together = np.concatenate([x - sets[0][0] for x in sets])
+        still = np.flatnonzero((together == 0.0).all(axis=0)).tolist()
+        if not still:
+            return self
+        shown = still if names is None else [repr(names[k]) for k in still]
+        return FlatProjection(
+            "x",
+            f"does not vary in {'column' if len(still) == 1 else 'columns'} {first_few(shown)}, "
+            "along which slices have no median distance",
+            remedy=self.remedy,
+        )
 
 
 @dataclass(frozen=True, eq=False)
