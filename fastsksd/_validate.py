@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -375,6 +377,19 @@ def call_user(name: str, function: Callable[..., Any], *args: Any) -> Any:
             f"raised {type(error).__name__} on samples of shape {args[0].shape}"
             f"{said and ': '}{said}",
         ) from error
+
+
+def check_checkpoint(path: Any) -> Path:
+    """The path of a file that is a checkpoint, or will be."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise ArgumentTypeError(
+            "checkpoint", f"must be the path of a file, not {type(path).__name__}"
+        )
+    if Path(path).is_dir():
+        raise ArgumentError(
+            "checkpoint", f"must be the path of a file, and {str(path)!r} is a folder"
+        )
+    return Path(path)
 
 
 def check_rng(rng: Rng) -> np.random.Generator:

@@ -26,7 +26,6 @@ from ._validate import (
     check_score,
     column_names,
     evaluate_score,
-    first_few,
     is_dask,
     score_is_array,
 )
@@ -35,7 +34,7 @@ from .baselines.base import Baseline
 from .compute.projections import dependent_columns
 from .effects import FEWEST, check_tolerance
 from .engines import TOLERANCE
-from .kernels import GIVEN, FlatProjection
+from .kernels import GIVEN, FlatProjection, constant_columns, shown_columns
 from .procedure.chains import as_chains, flattened
 from .procedure.combine import Verdict, decide
 from .procedure.evaluate import evaluate
@@ -459,7 +458,7 @@ def examine(x: Any, score: Any, options: Options) -> Examined:
             raise
         raise FlatProjection(
             "x",
-            f"has {_shown(dependent, names)}, which are equal or linearly dependent, and does not "
+            f"has {shown_columns(dependent, names)}, which are equal or linearly dependent, and does not "
             "vary along a slice that was given",
             remedy=("Drop one of them, or give a bandwidth, as in ", GIVEN, "."),
         ) from error
@@ -477,23 +476,10 @@ def examine(x: Any, score: Any, options: Options) -> Examined:
 
 
 def _check_columns_vary(samples: Array, names: tuple[str, ...] | None) -> None:
-    """Slices along a constant column have no median distance.
-
-    Where all columns are constant, other errors say so.
-    """
-    still = np.flatnonzero((samples == samples[0]).all(axis=0))
-    if 0 < still.size < samples.shape[1]:
-        raise FlatProjection(
-            "x",
-            f"does not vary in {_shown(still, names)}, along which slices have no median distance",
-            remedy=("Drop the column, or give a bandwidth, as in ", GIVEN, "."),
-        )
-
-
-def _shown(columns: np.ndarray, names: tuple[str, ...] | None) -> str:
-    """Columns by their names or numbers."""
-    shown = columns if names is None else [repr(names[k]) for k in columns]
-    return f"{'column' if columns.size == 1 else 'columns'} {first_few(shown)}"
+    """Slices along a constant column have no median distance."""
+    error = constant_columns([samples], names)
+    if error is not None:
+        raise error
 
 
 def coordinate_names(x: Any, d: int, options: Options) -> tuple[str, ...] | None:

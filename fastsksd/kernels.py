@@ -10,6 +10,7 @@ Engines know a kernel by its code; its values and derivatives are in `compute.po
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -35,6 +36,29 @@ GIVEN = Option("kernel=fs.RBF(1.0)")  # a kernel with a bandwidth
 
 class FlatProjection(ArgumentError):
     """Samples that do not vary along a slice, so that they have no median distance."""
+
+
+def constant_columns(sets: Sequence[Array], names: Sequence[str] | None) -> FlatProjection | None:
+    """The error about columns that are constant in all sets of samples; None without any.
+
+    Where all columns are constant, other errors say so.
+    """
+    together = np.concatenate([x - sets[0][0] for x in sets])
+    still = np.flatnonzero((together == 0.0).all(axis=0))
+    if not 0 < still.size < together.shape[1]:
+        return None
+    return FlatProjection(
+        "x",
+        f"does not vary in {shown_columns(still, names)}, along which slices have no median "
+        "distance",
+        remedy=("Drop the column, or give a bandwidth, as in ", GIVEN, "."),
+    )
+
+
+def shown_columns(columns: np.ndarray, names: Sequence[str] | None) -> str:
+    """Columns by their names or numbers."""
+    shown = columns.tolist() if names is None else [repr(names[k]) for k in columns]
+    return f"{'column' if columns.size == 1 else 'columns'} {first_few(shown)}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -137,6 +137,61 @@ def test_a_model_that_is_compared_with_itself():
     assert compared[0].better is None
 
 
+@pytest.mark.parametrize("n, d", [(200, 10), (200, 50)])
+def test_a_model_fitted_to_training_samples_does_not_beat_the_true_one(n, d):
+    told = []
+    for seed in range(20):
+        x = np.random.default_rng(seed).standard_normal((n, d))
+        models = {"true": np.negative, "fitted": fs.Refit(fs.models.Gaussian.fit)}
+        compared = fs.compare(x, models, rng=seed)
+        told.append(compared[0].better)
+        assert compared.n_train == n // 2
+    assert told.count("fitted") <= 1  # 3 and 20 of 20 if fitted to all samples
+    assert compared.to_dict()["fitted"] == ["fitted"] and "to fit fitted" in repr(compared)
+    np.testing.assert_array_equal(np.shape(compared.fitted["fitted"].mean), d)
+
+
+def test_a_fit_sees_only_the_training_samples():
+    x, seen = np.random.default_rng(0).standard_normal((100, 2)), []
+
+    def fit(some):
+        seen.append(some)
+        return np.negative
+
+    compared = fs.compare(x, {"A": fs.Refit(fit), "B": np.negative}, train=30, rng=0)
+    assert [one.shape for one in seen] == [(30, 2)] and compared.n_compared == (70, 70)
+    assert compared.discrepancies[0] == compared.discrepancies[1]
+    numbers = [{tuple(row) for row in rows.tolist()} for rows in (x, seen[0])]
+    assert numbers[1] < numbers[0]
+
+
+def test_a_fit_where_it_makes_no_sense():
+    x = np.random.default_rng(0).standard_normal((100, 2))
+    fit = fs.models.Gaussian.fit
+    with pytest.raises(ValueError, match=r"`score\['B'\]` is a Refit with split="):
+        fs.compare(x, {"A": np.negative, "B": fs.Refit(fit, split=0.5)})
+    for options in (dict(chains=True), dict(lag="auto"), dict(lag=3)):
+        with pytest.raises(ValueError, match=r"`score\['B'\]` is fitted .* Thin the chains"):
+            fs.compare(x, {"A": np.negative, "B": fs.Refit(fit)}, **options)
+    with pytest.raises(TypeError, match="a Refit is fitted to one set"):
+        fs.compare({"a": x, "b": x}, fs.Refit(fit))
+    with pytest.raises(TypeError, match=r"`score\['B'\]` must return a model"):
+        fs.compare(x, {"A": np.negative, "B": fs.Refit(lambda x: None)})
+    with pytest.raises(ValueError, match=r"`score\['B'\]` raised ZeroDivisionError"):
+        fs.compare(x, {"A": np.negative, "B": fs.Refit(lambda x: 1 / 0)})
+
+
+@pytest.mark.parametrize("constant", [0.1, 1e6])
+def test_a_constant_column_is_named(constant):
+    x = normal(100, 3)
+    x[:, 1] = constant
+    models = {"A": np.negative, "B": lambda x: 0.5 - x}
+    with pytest.raises(ValueError, match="`x` does not vary in column 1,"):
+        fs.compare(x, models, rng=0)
+    with pytest.raises(ValueError, match="`x` does not vary in column 1,"):
+        fs.compare({"a": x, "b": 2.0 * x - constant * np.eye(3)[1]}, np.negative, rng=0)
+
+
 def test_ranking_of_several_models():
     compared = fs.compare(normal(1000), SHIFTS | {"too": lambda x: -1.001 * x}, rng=0)
     assert compared.ranking[2:] == ("near", "far")
@@ -237,6 +292,7 @@ def test_chains_that_are_too_short_to_tell():
     assert compared[0].better is None
     assert "too short to tell" in compared.summary()
     assert "too short to tell" in repr(compared)
+    assert "letter in common" not in repr(compared)
     assert json.loads(json.dumps(compared.to_dict(), allow_nan=False))["draws_needed"] > 200
     compared.plot(ax=Figure().subplots())
 

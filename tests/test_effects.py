@@ -602,3 +602,121 @@ def test_few_samples_raise_no_false_alarm(n, d, runs):
         x = np.random.default_rng(seed).standard_normal((n, d))
         held += not any(row.shifted or row.stretched for row in fs.effect_sizes(x, np.negative))
     assert held >= 0.92 * runs
+
+
+def test_correlations_that_differ_are_told():
+    x = np.random.default_rng(0).standard_normal((1000, 3))
+    model = fs.models.Gaussian(np.zeros(3), [[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    effects = fs.effect_sizes(x, model, names=["a", "b", "c"])
+    (row,) = effects.correlations.off
+    assert (row.first, row.second, row.rough) == ("a", "b", False)
+    assert row.samples == pytest.approx(np.corrcoef(x.T)[0, 1], abs=1e-3)
+    assert row.interval[0] < -0.9 < row.interval[1] < -0.8
+    assert effects.correlations["b", "a"] == row == effects.correlations[0]
+    kept = json.loads(json.dumps(effects.to_dict(), allow_nan=False))["correlations"]
+    assert kept["n_pairs"] == 3 and [one["first"] for one in kept["off"]] == ["a"]
+    result = fs.gof_test(x, model, rng=0)
+    assert "x[0] and x[1]: correlation -0.01 in the samples, 0.90 in the model" in result.summary()
+    for text in (repr(effects), effects._repr_html_(), result._repr_html_()):
+        assert "Correlations" in text and "all 3 pairs" in text
+    right = fs.effect_sizes(x, np.negative)
+    assert right.correlations.off == () and "Correlations" not in repr(right)
+    assert "none is off" in repr(right.correlations)
+    with pytest.raises(KeyError):
+        effects.correlations["a", "d"]
+
+
+@pytest.mark.parametrize("d", [2, 5])
+def test_correlations_of_normal_models_are_exact_whatever_the_samples(d):
+    rng = np.random.default_rng(d)
+    root = rng.standard_normal((d, d))
+    covariance = root @ root.T
+    unit = np.sqrt(np.diagonal(covariance))
+    x = rng.uniform(-1.0, 2.0, (500, d))
+    model = fs.models.Gaussian(np.ones(d), covariance)
+    found = fs.effect_sizes(x, model).correlations
+    first, second = np.triu_indices(d, 1)
+    np.testing.assert_allclose(found.model, (covariance / unit / unit[:, None])[first, second])
+    assert np.all(found.errors[1] < 1e-8) and not found.rough.any()
+
+
+def test_correlations_of_other_models_are_those_of_many_samples():
+    # A bent model; the samples are normal with the same mean and covariance.
+    rng = np.random.default_rng(1)
+
+    def score(x):
+        rest = x[:, 1] - 0.3 * x[:, 0] ** 2 - 0.8 * x[:, 0]
+        slope = 0.6 * x[:, 0] + 0.8
+        return np.stack([-x[:, 0] + rest / 0.36 * slope, -rest / 0.36], axis=1)
+
+    z = rng.standard_normal((400_000, 2))
+    many = np.stack([z[:, 0], 0.3 * z[:, 0] ** 2 + 0.8 * z[:, 0] + 0.6 * z[:, 1]], axis=1)
+    truth = np.corrcoef(many.T)[0, 1]
+    right = fs.effect_sizes(many[:20_000], score).correlations[0]
+    assert right.model == pytest.approx(truth, abs=0.005) and not right.off
+    root = np.linalg.cholesky(np.cov(many.T))
+    for scale in (np.eye(2), np.diag([0.7, 0.7])):
+        x = rng.standard_normal((20_000, 2)) @ root.T @ scale + many.mean(axis=0)
+        assert fs.effect_sizes(x, score).correlations.model[0] == pytest.approx(truth, abs=0.06)
+    independent = rng.standard_normal((20_000, 2)) * [0.8, 0.5] + many.mean(axis=0)
+    row = fs.effect_sizes(independent, score).correlations[0]
+    assert row.off and row.difference == pytest.approx(-truth, abs=0.07)
+
+
+@pytest.mark.parametrize("name, d", [("normal", 5), ("t", 2), ("multivariate t", 2)])
+def test_intervals_of_correlations_hold(name, d):
+    from fastsksd.experiments import effects as study
+
+    settings = dict(n=400, block=1)
+    target = study.make_target(name, d)
+    task = dict(model=name, d=d, samples="independent")
+    rng = np.random.default_rng(d)
+    runs = [study._pairs(target, task, settings, rng) for _ in range(100)]
+    assert np.mean([one["hits"] for one in runs]) > 0.90
+    assert 0.89 <= np.mean([one["all_hit"] for one in runs])
+
+
+def test_correlations_of_chains_allow_for_their_memory():
+    rng = np.random.default_rng(3)
+    noise = rng.standard_normal((500, 4, 2))
+    for k in range(1, len(noise)):
+        noise[k] = 0.9 * noise[k - 1] + np.sqrt(1 - 0.9**2) * noise[k]
+    x = noise.transpose(1, 0, 2)
+    one = fs.effect_sizes(x, np.negative).correlations
+    free = fs.effect_sizes(x.reshape(-1, 2), np.negative).correlations
+    assert one.errors[0] > 2.0 * free.errors[0]
+    assert one.sizes[0] < 0.25 * free.sizes[0] == 500.0
+
+
+def test_correlations_of_many_coordinates_are_chosen_and_allow_for_all():
+    d = 40
+    x = np.random.default_rng(4).standard_normal((1000, d))
+    x[:, 7] = 0.8 * x[:, 30] + 0.6 * x[:, 7]
+    found = fs.effect_sizes(x, np.negative).correlations
+    assert len(found) == 190 and found.n_pairs == 780
+    (row,) = found.off
+    assert row.name == "x[7] and x[30]"
+    # Those of right models are never off by more than the level allows.
+    right = np.random.default_rng(5).standard_normal((40, 300, 30))
+    wrong = sum(bool(fs.effect_sizes(x, np.negative).correlations.off) for x in right)
+    assert wrong <= 5
+
+
+def test_where_correlations_are_not_known():
+    x = np.random.default_rng(6).standard_normal((100, 3))
+    x[:, 1] = 2.0
+    found = fs.effect_sizes(x, np.negative).correlations
+    assert found.pairs == (("x[0]", "x[2]"),)
+    assert len(fs.effect_sizes(x[:, :1], np.negative).correlations) == 0
+    few = np.random.default_rng(7).standard_normal((30, 20))
+    assert len(fs.effect_sizes(few, np.negative).correlations) == 0  # no regressions
+    same = np.repeat(x[:, :1], 2, axis=1)
+    assert not fs.effect_sizes(same, np.negative).correlations[0].off  # a perfect one is unknown
+
+
+def test_stretches_of_half_a_percent_are_within_at_a_million_samples():
+    x = np.random.default_rng(8).standard_normal((1_000_000, 2)) * [1.005, 1.0]
+    effects = fs.effect_sizes(x, np.negative)
+    assert effects[0].stretched and effects[0].stretch_interval[1] < 1.008
+    tolerated = Tolerance(shift=0.1, stretch=0.05).of(effects)
+    assert tolerated.verdict == "within"

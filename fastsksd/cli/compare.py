@@ -14,13 +14,14 @@ from typing import Any
 
 from .._validate import counted
 from ..comparison import Comparison, compare
+from ..procedure.fitted import Refit
 from ..report.comparison import comparison_tables
 from ..report.tables import plain
 from .files import is_netcdf, open_file
 from .output import check_page
 from .shell import CommandError, Shell
 from .sources import FileError, finite_rows, read_all
-from .targets import load_score
+from .targets import load_fit, load_score
 from .test import message, open_beside
 
 
@@ -90,6 +91,14 @@ def _models(arguments: Namespace, shell: Shell, options: dict[str, Any]) -> tupl
     scores = [(name, load_score(target)) for name, target in pairs]
     for name, target in pairs:
         shell.files[f"score[{name!r}]"] = f"--score {name}={target}"
+    for name, target in (_named("--fit", text) for text in arguments.fit):
+        scores.append((name, Refit(load_fit(target))))
+        shell.files[f"score[{name!r}]"] = f"--fit {name}={target}"
+    if len(scores) < 2:
+        raise CommandError(
+            "give at least two models, as --score A=MODULE:FUNCTION --fit B=gaussian, or several "
+            "files of samples"
+        )
     x, labels, dropped, columns = _read(arguments.samples[0], arguments)
     compared = compare(x, scores, chains=labels, **options)
     return dataclasses.replace(compared, coordinates=columns), dropped
@@ -97,7 +106,7 @@ def _models(arguments: Namespace, shell: Shell, options: dict[str, Any]) -> tupl
 
 def _sets(arguments: Namespace, shell: Shell, options: dict[str, Any]) -> tuple[Comparison, int]:
     """The samples in several files for one model."""
-    if len(arguments.score) != 1:
+    if len(arguments.score) != 1 or arguments.fit:
         raise CommandError("several files of samples are compared for one model; give one --score")
     target = arguments.score[0].rpartition("=")[2]
     shell.files["score"] = f"--score {target}"

@@ -11,6 +11,13 @@ several files are to one model. No model needs to be right.
 
   fastsksd compare draws.csv --score A=model:score_a --score B=model:score_b
   fastsksd compare long=a.csv short=b.csv --score model:score
+  fastsksd compare draws.csv --score A=model:score_a --fit B=gaussian
+
+A model whose parameters were fitted to these same samples must not be given with
+--score: it is closer to them than to others. Normal distributions fitted to
+samples of one were told better than the true one in 3 of 60 comparisons (500
+samples, 2 dimensions), 12 (200, 10), 39 (1000, 20) and 59 (200, 50). --fit fits
+the model to one part of the samples and compares it on the others.
 
 exit code: 0 when one is told to be the best, 1 when the best can't be told from
 another, 2 for an error, 3 when chains are too short to tell.
@@ -46,9 +53,17 @@ def add_compare(commands: Any, flags_of_test: dict[str, dict[str, Any]]) -> None
     compare.add_argument(
         "--score",
         action="append",
-        required=True,
+        default=[],
         metavar="NAME=MODULE:FUNCTION",
         help="score function or model with its name; once for each model",
+    )
+    compare.add_argument(
+        "--fit",
+        action="append",
+        default=[],
+        metavar="NAME=MODEL",
+        help="a model that is fitted to the training samples, with its name: gaussian, laplace, "
+        "student-t, ica, or MODULE:FUNCTION from samples to a model with .score",
     )
     compare.add_argument("--level", type=float, help="confidence of the intervals (default 0.95)")
     compare.add_argument(
@@ -60,6 +75,6 @@ def add_compare(commands: Any, flags_of_test: dict[str, dict[str, Any]]) -> None
     compare.add_argument(
         "--train",
         type=_train,
-        help="fraction or number of samples that units, slices and bandwidths are learnt on "
-        "(default 0.2)",
+        help="fraction or number of samples that units, slices and bandwidths are learnt on, and "
+        "models fitted to (default 0.2; 0.5 with --fit)",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -83,6 +83,8 @@ class Comparison:
         For each set of samples (for models there is one) the weights of the groups that it is in,
         with hardly any sample in between; empty for one group. Discrepancies do not show whether
         these weights are right, see `mode_weights`.
+    fitted : dict
+        Models that were fitted to the training samples, by name.
     level : float
         Confidence of the intervals.
 
@@ -112,6 +114,7 @@ class Comparison:
     neighbour_correlation: float = 0.0
     coordinates: tuple[str, ...] | None = None
     group_weights: tuple[tuple[float, ...], ...] = ()
+    fitted: Mapping[str, Any] = field(default_factory=dict)
     level: float = 0.95
     _alone: tuple[UStatistic, ...] = ()
     _pairs: Mapping[tuple[int, int], UStatistic] | None = None
@@ -240,6 +243,7 @@ class Comparison:
             "level": self.level,
             "n_compared": list(self.n_compared),
             "n_train": self.n_train,
+            "fitted": list(self.fitted),
             "lag": self.lag,
             "draws_needed": self.draws_needed,
             "discrepancies": [

@@ -29,6 +29,17 @@ and deviation of the model by themselves, by control variates of up to the third
 `fastsksd.procedure.model_moments`. It varies somewhat more. Where the two are apart by more than
 two standard errors, intervals reach to both.
 
+**Correlations** of pairs of coordinates are compared too (`Effects.correlations`): that of the
+samples with that of the model, whose second moments come from control variates, see
+`fastsksd.procedure.correlations`. They name faults that no marginal shows, such as the missing
+correlation of a mean-field approximation. The intervals are those of the differences; those of all
+pairs hold at once. All pairs of up to 20 coordinates are looked at, of more those 190 that seem
+farthest off, with intervals that allow for all. For normal models the correlation of the model has
+no error; elsewhere it is exact to first order. Of samples that lacked a correlation of the model,
+or had one that it does not have, differences of 0.4 came out as 0.32 to 0.42 in t, Laplace and
+log-gamma models, and of 0.8 as 0.37 to 0.98, most of which are called `rough`; not so a log-gamma
+model, 0.68. Of a Laplace model with a correlation of 0.8 that of the model was not found.
+
 **Where it is only a direction.** The study ``fastsksd reproduce effects`` compares estimates with
 the truth, with one coordinate off.
 
@@ -70,12 +81,15 @@ References
    distributions", JASA 62, 1967.
 """
 
+from .correlations import Correlation, Correlations
 from .estimate import FEWEST, coordinate_effects, effect_sizes, effects_of, has_effects
 from .table import Effect, Effects, some_effects
 from .tolerance import Tolerance, Tolerated, check_tolerance
 
 __all__ = [
     "FEWEST",
+    "Correlation",
+    "Correlations",
     "Effect",
     "Effects",
     "Tolerance",

@@ -18,11 +18,13 @@ from .._validate import (
     evaluate_score,
 )
 from ..procedure.chains import as_chains, flattened
+from ..procedure.correlations import pair_correlations
 from ..procedure.location_scale import LocationScale, ScoreRegression
 from ..procedure.modes import find_modes
 from ..procedure.split import Samples
 from ..report.directions import check_coordinates, coordinate_units, direction, leading, shown
 from ..slices import Slices, as_slices
+from .correlations import Correlations
 from .table import Effects, joined
 
 if TYPE_CHECKING:
@@ -114,9 +116,12 @@ def coordinate_effects(
     x: Array, scores: Array, names: Sequence[str], chain: np.ndarray | None = None
 ) -> Effects:
     """Effects along the coordinates; parameters are as for `effect_sizes`, and were checked."""
-    found = ScoreRegression(x, scores).along(None, chain)
+    regression = ScoreRegression(x, scores)
+    found = regression.along(None, chain)
+    divided = _divided(x, np.eye(x.shape[1]), found)
+    correlations = Correlations.of(pair_correlations(regression, chain), names, divided)
     return Effects.of(
-        found, names, n_coordinates=x.shape[1], divided=_divided(x, np.eye(x.shape[1]), found)
+        found, names, n_coordinates=x.shape[1], divided=divided, correlations=correlations
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from .._typing import Array
 from .._validate import check_probability
 from ..report.rates import sidak
+from .correlations import Correlations
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -139,6 +140,10 @@ class Effects:
         Whether the intervals of all rows hold at once, or each for itself.
     allowed : int or None
         How many estimates simultaneous intervals allow for, where that is more than are shown.
+    correlations : Correlations or None
+        Correlations of pairs of coordinates, those of the samples and of the model; see `off` there
+        for the pairs that differ. Their intervals hold at once among themselves. None where there
+        are no coordinates.
 
     See Also
     --------
@@ -173,6 +178,7 @@ class Effects:
     level: float = 0.95
     simultaneous: bool = True
     allowed: int | None = None
+    correlations: Correlations | None = None
 
     @classmethod
     def of(
@@ -184,6 +190,7 @@ class Effects:
         shear: tuple[Array, Array, Array] | None = None,
         across: Sequence[str | None] | None = None,
         divided: np.ndarray | None = None,
+        correlations: Correlations | None = None,
     ) -> Effects:
         """A table of estimates.
 
@@ -201,6 +208,8 @@ class Effects:
             Directions that shears are about.
         divided : (k,) array of bool, optional
             Rows along which the samples are in separate groups; none by default.
+        correlations : Correlations, optional
+            Those of pairs of coordinates.
 
         Returns
         -------
@@ -224,6 +233,7 @@ class Effects:
             found.apart_error,
             np.zeros(len(names), dtype=bool) if divided is None else divided,
             np.stack([*found.sizes, sizes]),
+            correlations=correlations,
         )
 
     @property
@@ -336,7 +346,8 @@ class Effects:
         """
         level = self.level if level is None else check_probability("level", level)
         together = self.simultaneous if simultaneous is None else bool(simultaneous)
-        return replace(self, level=level, simultaneous=together)
+        pairs = self.correlations and self.correlations.at(level, simultaneous=together)
+        return replace(self, level=level, simultaneous=together, correlations=pairs)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data that JSON can hold; what is not known is None.
@@ -344,7 +355,7 @@ class Effects:
         Returns
         -------
         dict
-            "level", "simultaneous", and "rows": a list of dictionaries.
+            "level", "simultaneous", "rows": a list of dictionaries, and "correlations".
         """
         rows = []
         for k, row in enumerate(self):
@@ -364,7 +375,13 @@ class Effects:
                     "across": row.across,
                 }
             rows.append(entry)
-        return {"level": self.level, "simultaneous": self.simultaneous, "rows": rows}
+        pairs = None if self.correlations is None else self.correlations.to_dict()
+        return {
+            "level": self.level,
+            "simultaneous": self.simultaneous,
+            "rows": rows,
+            "correlations": pairs,
+        }
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw a forest plot of the shifts and stretches, see `fastsksd.plot.effects`.

@@ -11,7 +11,8 @@
     discrepancies themselves.
 "interval"
     `GofResult.discrepancy_interval` along the coordinates, whose bandwidths are those of the tested
-    samples. The truth has the bandwidths of `n_truth` samples.
+    samples. The truth has the bandwidths of `n_truth` samples. "family" is the default test, whose
+    interval is that of the slices of its strongest set, with their bandwidths and units.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from .._typing import Array
 from ..comparison import compare
 from ..discrepancy import sksd
 from ..gof import gof_test
-from ..kernels import RBF
+from ..kernels import KERNELS, RBF
+from ..result import GofResult
 from ..slices import Slices
 from .chains import autoregressive
 from .report import Block, Heading, Table, Text, cells_of
@@ -59,18 +61,29 @@ _INTERVAL = [
     for d in (2, 20)
     for first in ("right", "shift 0.1", "shift 0.3", "stretch 1.2")
 ]
+_OTHERS = [  # intervals in half the runs
+    dict(samples=samples, d=d, first=first)
+    for samples, d, models in (
+        ("t", 2, ("normal", "shift 0.3")),
+        ("t", 20, ("normal", "shift 0.3")),
+        ("chains", 2, ("right", "shift 0.3")),
+        ("family", 2, ("right", "shift 0.3", "stretch 1.2")),
+        ("family", 20, ("shift 0.3",)),
+    )
+    for first in models
+]
 SCALES = {
     "smoke": dict(
         n=200, runs=4, block=2, n_truth=2000,
-        level=_LEVEL[::4], coverage=_COVERAGE[:1], interval=_INTERVAL[:1],
+        level=_LEVEL[::4], coverage=_COVERAGE[:1], interval=_INTERVAL[:1], others=_OTHERS[4:7:2],
     ),
     "quick": dict(
         n=1000, runs=100, block=20, n_truth=50_000,
-        level=_LEVEL, coverage=_COVERAGE, interval=_INTERVAL,
+        level=_LEVEL, coverage=_COVERAGE, interval=_INTERVAL, others=_OTHERS,
     ),
     "paper": dict(
         n=1000, runs=400, block=20, n_truth=100_000,
-        level=_LEVEL, coverage=_COVERAGE, interval=_INTERVAL,
+        level=_LEVEL, coverage=_COVERAGE, interval=_INTERVAL, others=_OTHERS,
     ),
 }  # fmt: skip
 _NU = 5.0
@@ -97,13 +110,16 @@ def model(name: str, d: int) -> Callable[[Array], Array]:
 
 
 def tasks(settings: Settings) -> list[Task]:
-    blocks = range(settings["runs"] // settings["block"])
-    return [
-        {"kind": kind, **cell, "block": block}
-        for block in blocks
-        for kind in ("level", "coverage", "interval")
-        for cell in settings[kind]
-    ]
+    count = settings["runs"] // settings["block"]
+    found = []
+    for block in range(count):
+        cells = {kind: settings[kind] for kind in ("level", "coverage", "interval")}
+        if 2 * block < count:
+            cells["interval"] = cells["interval"] + settings["others"]
+        found += [
+            {"kind": kind, **cell, "block": block} for kind, some in cells.items() for cell in some
+        ]
+    return found
 
 
 def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:
@@ -170,17 +186,34 @@ def _inside(truth: Any, intervals: Array) -> Any:
 
 
 def _interval(task: Task, settings: Settings, rng: np.random.Generator) -> list[dict[str, float]]:
-    d, score = task["d"], model(task["first"], task["d"])
-    slices = Slices(np.eye(d), np.eye(d))
-    truth = sksd(draw(task["samples"], settings["n_truth"], d, rng), score, slices)
-    truth = max(float(truth), 0.0)
+    samples, d, score = task["samples"], task["d"], model(task["first"], task["d"])
+    coordinates = Slices(np.eye(d), np.eye(d))
+    options: dict[str, Any] = {} if samples == "family" else {"slices": coordinates}
+    many = draw(samples, settings["n_truth"], d, rng)
+    # Of all runs, unless every test has slices of its own.
+    common = None if samples == "family" else max(float(sksd(many, score, coordinates)), 0.0)
     found = []
     for _ in range(settings["block"]):
-        x = draw(task["samples"], settings["n"], d, rng)
-        result = gof_test(x, score, slices=slices, n_resamples=19, rng=rng)
+        x = (
+            autoregressive(np.full(d, _MEMORY), _CHAINS, settings["n"], rng)
+            if samples == "chains"
+            else draw(samples, settings["n"], d, rng)
+        )
+        result = gof_test(x, score, n_resamples=19, rng=rng, **options)
         low, high = result.discrepancy_interval()
+        truth = _truth_along(result, many, score) if common is None else common
         found.append({"hit": float(low <= truth <= high), "length": high - low, "truth": truth})
     return found
+
+
+def _truth_along(result: GofResult, many: Array, score: Callable[[Array], Array]) -> float:
+    """The discrepancy along the slices of a result, in its units."""
+    assert result.slices is not None
+    kernel = KERNELS[result.kernel](result.bandwidths)
+    parts = sksd(many, score, result.slices, kernel=kernel, per_slice=True)
+    if result.slice_units is not None:
+        parts = parts * result.slice_units**2
+    return max(float(parts.sum()), 0.0)
 
 
 def report(rows: list[Row], settings: Settings) -> list[Block]:

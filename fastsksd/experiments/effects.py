@@ -4,6 +4,10 @@ Samples are drawn from the model, then moved and stretched about its mean, so th
 known. Small effects are up to 0.1 deviations and 5%, in all coordinates; of the multivariate t in
 one coordinate of twenty, as all of its coordinates share one scale (see `fastsksd.effects`). Shapes
 differ where Laplace's approximation of the logarithm of a gamma variable is drawn.
+
+Correlations: to every coordinate up to 0.1 of the next one is added (of the multivariate t, to one
+of twenty), or, for large effects, independent coordinates are tested against a model that has a
+correlation, and the other way round.
 """
 
 from __future__ import annotations
@@ -25,19 +29,25 @@ TITLE = "Effect sizes: coverage, and brute-force truth"
 _SMALL_MODELS = ["normal", "t", "multivariate t"]
 _LARGE_MODELS = ["normal", "t", "multivariate t", "Laplace", "two modes", "eight schools"]
 _LARGE = [[0.0, 0.5], [0.0, 0.8], [0.0, 1.25], [0.0, 2.0], [0.25, 1.0], [0.5, 1.0], [1.0, 1.0]]
+_PAIRS = [[model, d, "independent"] for d in (2, 5, 20) for model in _SMALL_MODELS]
+_PAIRS += [["normal", 2, "chains"], ["t", 5, "chains"]]
+_CORRELATIONS = [-0.8, -0.4, 0.4, 0.8]  # of the samples less those of the model
 _SHAPES = [1.0, 2.0, 5.0]  # of gamma variables; the smaller, the more skewed is the logarithm
 SCALES = {
     "smoke": dict(
         models=_SMALL_MODELS, d=[2, 5], n=200, runs=20, block=10, chains=["normal"],
         schools=True, shapes=[2.0], large=_LARGE_MODELS, effects=_LARGE[:2], n_large=2000,
+        pairs=[["normal", 2, "independent"], ["t", 2, "chains"]], correlations=_CORRELATIONS[2:3],
     ),
     "quick": dict(
         models=_SMALL_MODELS, d=[2, 20, 100], n=1000, runs=100, block=25, chains=["normal", "t"],
         schools=True, shapes=_SHAPES, large=_LARGE_MODELS, effects=_LARGE, n_large=20000,
+        pairs=_PAIRS, correlations=_CORRELATIONS,
     ),
     "paper": dict(
         models=_SMALL_MODELS, d=[2, 20, 100], n=1000, runs=500, block=25, chains=["normal", "t"],
         schools=True, shapes=_SHAPES, large=_LARGE_MODELS, effects=_LARGE, n_large=100000,
+        pairs=_PAIRS, correlations=_CORRELATIONS,
     ),
 }  # fmt: skip
 _NU = 5.0
@@ -171,14 +181,26 @@ def tasks(settings: Settings) -> list[Task]:
         found += [
             dict(kind="large", model=model, d=d, block=k) for k in range(len(settings["effects"]))
         ]
-    return found
+    found += [
+        dict(kind="pairs", model=model, d=d, samples=samples, block=block)
+        for model, d, samples in settings["pairs"]
+        for block in blocks
+    ]
+    return found + [
+        dict(kind="large pairs", model=model, d=2, block=k)
+        for model in _CORRELATED
+        for k in range(len(settings["correlations"]))
+    ]
 
 
 def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:
     target = make_target(task["model"], task["d"])
     if task["kind"] == "large":
         return [_large_effect(target, task, settings, rng)]
-    runs = [_small_effects(target, task, settings, rng) for _ in range(settings["block"])]
+    if task["kind"] == "large pairs":
+        return [_large_correlation(task, settings, rng)]
+    one_run = _pairs if task["kind"] == "pairs" else _small_effects
+    runs = [one_run(target, task, settings, rng) for _ in range(settings["block"])]
     return [
         {
             **task,
@@ -231,6 +253,77 @@ def _small_effects(
         "shift_variance": float((effects.shift_error**2).mean()),
         "stretch_variance": float((effects.log_stretch_error**2).mean()),
     }
+
+
+def _pairs(
+    target: Target, task: Task, settings: Settings, rng: np.random.Generator
+) -> dict[str, float]:
+    """One run: fractions of intervals of correlations that hold."""
+    d, n, chain = task["d"], settings["n"], None
+    mixed = np.eye(d)
+    added = rng.uniform(-0.1, 0.1, d)
+    if task["model"] == "multivariate t" and d > 2:
+        added[1:] = 0.0
+    mixed[np.arange(d), (np.arange(d) + 1) % d] += added
+    if task["samples"] == "chains":
+        chain = np.repeat(np.arange(_CHAINS), n)
+        z = _chains(task["model"], d, n, rng)
+    else:
+        z = target.draw(n, rng)
+    x = z @ mixed.T
+    covariance = mixed @ correlated(d) @ mixed.T
+    unit = np.sqrt(np.diagonal(covariance))
+    first, second = np.triu_indices(d, 1)
+    truth = (covariance / unit / unit[:, None] - correlated(d))[first, second]
+    found = coordinate_effects(x, target.score(x), [str(k) for k in range(d)], chain).correlations
+    assert found is not None and len(found) == truth.size
+    return {
+        "hits": float(_inside(truth, found.at(simultaneous=False).interval).mean()),
+        "all_hit": float(_inside(truth, found.interval).all()),
+        "rough": float(found.rough.mean()),
+        "bias": float((found.difference - truth).mean()),
+        "square": float(((found.difference - truth) ** 2).mean()),
+    }
+
+
+def _large_correlation(task: Task, settings: Settings, rng: np.random.Generator) -> Row:
+    """Independent samples where the model has a correlation (negative effect), or the reverse."""
+    effect = settings["correlations"][task["block"]]
+    root = np.linalg.cholesky(np.array([[1.0, abs(effect)], [abs(effect), 1.0]]))
+    draw, score = _CORRELATED[task["model"]]
+    z = draw(settings["n_large"], rng)
+    if effect > 0:
+        x = z @ root.T
+        scores = score(x)
+    else:
+        x, back = z, np.linalg.inv(root)
+        scores = score(x @ back.T) @ back
+    found = coordinate_effects(x, scores, ["0", "1"]).correlations
+    assert found is not None
+    return {
+        **task,
+        "effect": effect,
+        "found": float(found.difference[0]),
+        "interval": found.interval[0].tolist(),
+        "rough": bool(found.rough[0]),
+    }
+
+
+def _whole_t(x: Array) -> Array:
+    return -(_NU + 2.0) * x / (_NU + np.sum(x * x, axis=1, keepdims=True))
+
+
+# Uncorrelated samples of two coordinates, and their scores.
+_CORRELATED: dict[str, tuple[Callable[..., Array], Callable[[Array], Array]]] = {
+    "normal": (lambda n, rng: rng.standard_normal((n, 2)), np.negative),
+    "t": (lambda n, rng: rng.standard_t(_NU, (n, 2)), lambda x: -(_NU + 1.0) * x / (_NU + x * x)),
+    "multivariate t": (
+        lambda n, rng: rng.standard_normal((n, 2)) * np.sqrt(_NU / rng.chisquare(_NU, (n, 1))),
+        _whole_t,
+    ),
+    "Laplace": (lambda n, rng: rng.laplace(size=(n, 2)), lambda x: -np.sign(x)),
+    "log-gamma 2": (lambda n, rng: np.log(rng.gamma(2.0, size=(n, 2))), lambda x: 2.0 - np.exp(x)),
+}
 
 
 def _inside(truth: Array, intervals: Array) -> np.ndarray:
@@ -288,12 +381,53 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
             "in other coordinates."
         ),
         _large_effects(rows),
+        Heading("Coverage of correlations"),
+        Text("Differences of the correlations of samples and model, each for itself and all."),
+        _pairs_coverage(rows),
+        Heading("A correlation that the samples, or the model, lack"),
+        _large_correlations(rows),
     ]
+
+
+def _pairs_coverage(rows: list[Row]) -> Table:
+    cells = cells_of((row for row in rows if row["kind"] == "pairs"), "model", "d", "samples")
+    table = []
+    for key, some in cells.items():
+        names = ("hits", "all_hit", "rough", "bias", "square")
+        mean = {name: np.mean([row[name] for row in some]) for name in names}
+        table.append(
+            [
+                *key,
+                sum(row["runs"] for row in some),
+                f"{mean['hits']:.3f}",
+                f"{mean['all_hit']:.3f}",
+                f"{mean['rough']:.3f}",
+                f"{mean['bias']:.4f}, {np.sqrt(mean['square']):.4f}",
+            ]
+        )
+    return Table(
+        ["model", "d", "samples", "runs", "each", "all at once", "rough", "bias, RMSE"], table
+    )
+
+
+def _large_correlations(rows: list[Row]) -> Table:
+    table = [
+        [
+            row["model"],
+            f"{row['effect']:g}",
+            f"{row['found']:.3f} ({row['interval'][0]:.2f} to {row['interval'][1]:.2f})",
+            "rough" if row["rough"] else "",
+        ]
+        for row in rows
+        if row["kind"] == "large pairs"
+    ]
+    return Table(["model", "samples less model", "estimate", ""], table)
 
 
 def _coverage(rows: list[Row]) -> Table:
     """How often intervals hold, and the errors of estimates, by cell."""
-    cells = cells_of((row for row in rows if row["kind"] != "large"), "kind", "model", "d")
+    small = (row for row in rows if "shift_hits" in row)
+    cells = cells_of(small, "kind", "model", "d")
     titles = {
         "small": "independent",
         "chains": f"{_CHAINS} chains, coefficient {_MEMORY}",

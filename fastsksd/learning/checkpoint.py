@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..scale.checkpoint import check_checkpoint
+from .._validate import check_checkpoint
 
 
 def save_checkpoint(

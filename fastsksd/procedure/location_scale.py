@@ -182,6 +182,7 @@ class ScoreRegression:
         `kept` is the part of each column that is no outlier.
         """
         n, d = f.shape
+        self.regressed = True
         stretches = folds(n, _FOLDS)
         s = self.s - self.mean_score
         sums = [
@@ -205,6 +206,7 @@ class ScoreRegression:
             cross = fs / count - np.outer(mean_f, mean_s)
             if count < _ENOUGH * d:
                 # Too few for a regression: what it is for samples of the model.
+                self.regressed = False
                 covariance = shrunk(covariance, shrinkage(int(count), d))
                 cross = -np.diag(kept)
             inverse = _inverse(covariance)

@@ -95,12 +95,13 @@ def _all(g: Array, y: Bounded, x: Bounded, s: Array) -> Array:
     return np.concatenate(blocks, axis=1)
 
 
-def _from_constants(f: Array, features: Array) -> tuple[Array, Array]:
-    """Shift and log stretch, (2,), with influence functions, (2, n); the first feature is 1.
+def constants(targets: Array, features: Array) -> tuple[Array, Array]:
+    """Means of targets, (n, q), under the model, (q,), with their influence functions, (q, n).
 
-    The others are centred. Of samples much narrower than the model, they are 1 but for little.
+    They are the constants of the regressions on the features, the first of which is 1. The others
+    are centred: of samples much narrower than the model, they are 1 but for little.
     """
-    n = len(f)
+    n, q = targets.shape
     mean_feature = features[:, 1:].mean(axis=0)
     features = features[:, 1:] - mean_feature
     unit = np.sqrt((features**2).mean(axis=0))
@@ -108,16 +109,19 @@ def _from_constants(f: Array, features: Array) -> tuple[Array, Array]:
     features, mean_feature = (np.where(varies, one, 0.0) for one in (features, mean_feature))
     unit = np.where(varies, unit, 1.0)
     features, mean_feature = features / unit, mean_feature / unit
-    targets = np.stack([f, f * f], axis=1)
     centre = targets.mean(axis=0)
     gram = features.T @ features / n
     if not np.isfinite(gram).all():
-        return np.full(2, np.nan), np.full((2, n), np.nan)
+        return np.full(q, np.nan), np.full((q, n), np.nan)
     inverse = np.linalg.pinv(gram, rcond=_RANK, hermitian=True)
     beta = inverse @ (features.T @ (targets - centre)) / n
-    mean, square = centre - mean_feature @ beta
     residual = (targets - centre - features @ beta).T
-    residual = residual * (1.0 - features @ (inverse @ mean_feature))
+    return centre - mean_feature @ beta, residual * (1.0 - features @ (inverse @ mean_feature))
+
+
+def _from_constants(f: Array, features: Array) -> tuple[Array, Array]:
+    """Shift and log stretch, (2,), with influence functions, (2, n), of centred samples."""
+    (mean, square), residual = constants(np.stack([f, f * f], axis=1), features)
     variance, width = square - mean * mean, f.var()
     of_variance = (residual[1] - 2.0 * mean * residual[0]) / variance
     shift = -mean / np.sqrt(variance)

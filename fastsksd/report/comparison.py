@@ -146,11 +146,13 @@ def _notes(compared: Comparison) -> list[str]:
         notes.append(f"the clearest {_ROWS} of {len(compared)} differences")
     if len(compared) > 1:
         notes.append("intervals and p-values of all differences hold at once")
-    notes.append("those with a letter in common can't be told apart")
+    if not compared.draws_needed:
+        notes.append("those with a letter in common can't be told apart")
     samples = " and ".join(map(str, dict.fromkeys(compared.n_compared)))
+    fit = f", and to fit {_listed(tuple(compared.fitted))}" if compared.fitted else ""
     notes.append(
         f"{samples} samples compared along {len(compared.slices)} slices, {compared.n_train} used "
-        "to learn units, slices and bandwidths"
+        f"to learn units, slices and bandwidths{fit}"
     )
     return [*notes, *(f"caution: {text}" for text in _cautions(compared))]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._typing import Array
 from .._validate import counted
-from ..effects import Effect, Effects, has_effects
+from ..effects import Correlations, Effect, Effects, has_effects
 from ..procedure.combine import Member
 from ..procedure.fitted import Fitted
 from ..procedure.precision import MATTERS
@@ -182,12 +182,55 @@ def html_table(title: str, rows: Sequence[tuple[str, ...]], notes: Sequence[str]
 
 def effects_text(effects: Effects) -> str:
     """The `repr` of effect sizes."""
-    return text_table("Effects", effects_table(effects), _effect_notes(effects))
+    text = text_table("Effects", effects_table(effects), effect_notes(effects))
+    pairs = effects.correlations
+    return text if pairs is None or not pairs.off else f"{text}\n{correlations_text(pairs)}"
 
 
 def effects_html(effects: Effects) -> str:
     """Effect sizes in a notebook."""
-    return html_table("Effect sizes", effects_table(effects), _effect_notes(effects))
+    html = html_table("Effect sizes", effects_table(effects), effect_notes(effects))
+    pairs = effects.correlations
+    return html if pairs is None or not pairs.off else html + correlations_html(pairs)
+
+
+def correlations_text(pairs: Correlations) -> str:
+    """The `repr` of correlations."""
+    return text_table("Correlations", correlations_table(pairs), correlation_notes(pairs))
+
+
+def correlations_html(pairs: Correlations) -> str:
+    """Correlations in a notebook."""
+    return html_table("Correlations", correlations_table(pairs), correlation_notes(pairs))
+
+
+def correlations_table(pairs: Correlations) -> list[tuple[str, ...]]:
+    """A header and a row for each pair that is off, the clearest `_ROWS`."""
+    header = ("", "samples", "model", "difference", f"{pairs.level:.0%} interval")
+    rows: list[tuple[str, ...]] = [header]
+    off = pairs.off[:_ROWS]
+    cells = estimate_cells([row.difference for row in off], [row.interval for row in off])
+    for row, difference in zip(off, cells, strict=True):
+        values = (f"{round(one, 2) + 0.0:.2f}" for one in (row.samples, row.model))
+        rows.append((row.name, *values, *difference))
+    return rows
+
+
+def correlation_notes(pairs: Correlations) -> list[str]:
+    """What is to be said below the pairs that are off."""
+    off = pairs.off
+    count = counted(pairs.n_pairs, "pair")
+    if not off:
+        return [f"none is off, of {count} of coordinates"]
+    notes = [f"the clearest {_ROWS} of {len(off)} that are off"] if len(off) > _ROWS else []
+    if rough := [row.name for row in off if row.rough]:
+        notes.append(
+            f"numbers are rough: {_some(rough)}; only the fact that the correlation is off can be "
+            "relied on"
+        )
+    if pairs.simultaneous and pairs.n_pairs > 1:
+        notes.append(f"the intervals of all {count} of coordinates hold at once")
+    return notes
 
 
 def effects_table(effects: Effects) -> list[tuple[str, ...]]:
@@ -284,7 +327,8 @@ def _some(names: Sequence[str]) -> str:
     return f"{', '.join(names[:5])}{more}"
 
 
-def _effect_notes(effects: Effects) -> list[str]:
+def effect_notes(effects: Effects) -> list[str]:
+    """What is to be said below the table of effects."""
     notes = []
     if len(effects) > _ROWS:
         notes.append(f"the strongest {_ROWS} of {len(effects)} rows")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .._typing import ArrayLike, Score
 from .._validate import Option, OptionFormat, check_probability
-from ..effects import FEWEST, Effect, Effects, Tolerated, effects_of, has_effects
+from ..effects import FEWEST, Correlation, Effect, Effects, Tolerated, effects_of, has_effects
 from .caveats import caveats_of
 from .directions import check_coordinates, direction
 from .explain import Explanation, SliceExplanation, explain, is_explicable
@@ -319,6 +319,44 @@ def effect_words(row: Effect) -> list[str]:
 
 
 def effects_said(effects: Effects) -> str:
+    """The strongest effects in a sentence, and correlations that are off in another."""
+    said = [_shifts_said(effects), _correlations_said(effects)]
+    return " ".join(filter(None, said))
+
+
+def correlation_words(row: Correlation) -> str:
+    """What a correlation that is off says.
+
+    Examples
+    --------
+    >>> from fastsksd.effects import Correlation
+    >>> from fastsksd.report.wording import correlation_words
+    >>> correlation_words(Correlation("a", "b", 0.0, 0.9, -0.9, (-0.94, -0.86)))
+    'a and b: correlation 0.00 in the samples, 0.90 in the model (lower by 0.86 to 0.94)'
+    """
+    samples, model = (f"{round(one, 2) + 0.0:.2f}" for one in (row.samples, row.model))
+    words = f"{row.name}: correlation {samples} in the samples"
+    if row.rough:
+        return f"{words}, another in the model, by how much can't be told"
+    low, high = sorted(map(abs, row.interval))
+    places = max(2, digits(row.interval) - 1)
+    return (
+        f"{words}, {model} in the model ({'lower' if row.difference < 0 else 'higher'} by "
+        f"{low:.{places}f} to {high:.{places}f})"
+    )
+
+
+def _correlations_said(effects: Effects) -> str:
+    """Pairs whose correlation is off, if there are any."""
+    off = () if effects.correlations is None else effects.correlations.off
+    if not off:
+        return ""
+    more = f"; and {len(off) - _EFFECTS} more" if len(off) > _EFFECTS else ""
+    listed = "; ".join(map(correlation_words, off[:_EFFECTS]))
+    return f"In pairs, with {effects.level:.0%} intervals: {listed}{more}."
+
+
+def _shifts_said(effects: Effects) -> str:
     """The strongest effects in a sentence; if there is none, how large they can be."""
     percent = f"{effects.level:.0%}"
     order = (-effects.strength).argsort(kind="stable").tolist()

@@ -9,18 +9,11 @@ import hashlib
 import math
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from .._validate import (
-    ArgumentError,
-    ArgumentTypeError,
-    check_samples,
-    evaluate_score,
-    score_is_array,
-)
+from .._validate import check_checkpoint, check_samples, evaluate_score, score_is_array
 from ..effects import Tolerated
 from ..procedure.combine import Member
 from ..procedure.per_chain import ChainRecord, ChainReport, Start
@@ -125,19 +118,6 @@ class Checkpoint:
         with contextlib.suppress(OSError):  # a full disk; `keep` said so, and tells of the results
             self.file.close()
         self.held.close()
-
-
-def check_checkpoint(path: Any) -> Path:
-    """The path of a file that is a checkpoint, or will be."""
-    if not isinstance(path, (str, os.PathLike)):
-        raise ArgumentTypeError(
-            "checkpoint", f"must be the path of a file, not {type(path).__name__}"
-        )
-    if Path(path).is_dir():
-        raise ArgumentError(
-            "checkpoint", f"must be the path of a file, and {str(path)!r} is a folder"
-        )
-    return Path(path)
 
 
 def state_of(seeds: np.random.SeedSequence) -> dict[str, Any]:

@@ -54,6 +54,12 @@ def test_models_for_one_file(run):
     assert "can't be told apart" in out
 
 
+def test_a_model_that_is_fitted(run):
+    code, out, _ = run("draws.csv", "--score", "A=model:off", "--fit", "B=gaussian")
+    assert code == 0 and "B fits better than A" in out
+    assert "100 samples compared" in out and "and to fit B" in out
+
+
 def test_json_and_page(run, folder):
     models = ["--score", "A=model:off", "--score", "B=model:right"]
     code, out, _ = run("draws.csv", *models, "--json", "--html", "page.html", "--level", "0.9")
@@ -98,7 +104,7 @@ def test_chains(run, folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["draws.csv", "--score", "A=model:off"], "must hold at least two"),
+        (["draws.csv", "--score", "A=model:off"], "give at least two models"),
         (["draws.csv", "--score", "model:off"], "must have a name"),
         (["draws.csv", "--score", "A=model:off", "--score", "A=model:right"], "'A' twice"),
         (
