@@ -32,8 +32,8 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
-from ._doors import door
-from ._strict import strict_numbers
+from ._doors import HeardInterrupts, door
+from ._strict import StrictNumbers
 from ._typing import Array, ArrayLike, EngineName, KernelLike, Score
 from ._validate import (
     ArgumentError,
@@ -76,7 +76,7 @@ def _guarded(method: _Method) -> _Method:
     @functools.wraps(method)
     def checked(self: ScoreDifference, *args: Any, **kwargs: Any) -> Array:
         try:
-            with strict_numbers():
+            with HeardInterrupts(), StrictNumbers():
                 values = method(self, *args, **kwargs)
             if np.isfinite(values).all():
                 return values

@@ -67,7 +67,8 @@ def _wanted(test: str, null: str, n: int, d: int, block: int) -> bool:
 
 
 def _turn(task: Task) -> int:
-    if [task["n"], task["d"]] not in _FIRST or (task["test"] == "family" and task["d"] > _LARGEST_SEARCH):
+    large = task["test"] == "family" and task["d"] > _LARGEST_SEARCH
+    if large or [task["n"], task["d"]] not in _FIRST:
         return 2
     return 0 if task["null"] == "wild" else 1 if task["test"] == "coordinates" else 2
 

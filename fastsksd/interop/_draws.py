@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from .._doors import interruptible
 from .._typing import Array
 from .._validate import ArgumentError, Option, check_choice, check_probability, first_few
 from ..effects import FEWEST
@@ -78,6 +79,7 @@ class Draws:
     weights: Array | None = None
     score_noise: float = 0.0
 
+    @interruptible
     def test(self, **options: Any) -> GofResult:
         """Test these draws by `fastsksd.gof_test` with their chains, or weights.
 
@@ -97,6 +99,7 @@ class Draws:
         names = check_coordinates(self.names, np.shape(self.x)[-1])
         return replace(result, names=names, score_noise=noise)
 
+    @interruptible
     def diagnose(self, *, level: float = 0.95, **options: Any) -> Diagnosis:
         """Make one table of the run: a row per parameter, beside ESS and R-hat.
 

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from .._doors import door
+from .._strict import as_the_callers
 from .._typing import Array, ArrayLike, KernelLike, Score, Statistic
 from .._validate import (
     ArgumentError,
@@ -318,7 +319,7 @@ class SlicedSteinLoss(SteinLoss):
         )
 
     def _refresh_from(self, fresh: Callable[[], tuple[ArrayLike, Score]]) -> None:
-        pair = fresh()
+        pair = as_the_callers(fresh)()
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise ArgumentTypeError(
                 "fresh", f"must return a pair (x, score); it returned {type(pair).__name__}"

@@ -17,7 +17,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from .._progress import ProgressBar
+from .._progress import check_progress, shown_progress
+from .._strict import as_the_caller_has_it
 from .._typing import Array, Rng
 from .._validate import (
     ArgumentError,
@@ -130,6 +131,7 @@ class Refit:
             check_integer("n_jobs", self.n_jobs, 1)
         if self.checkpoint is not None:
             check_checkpoint(self.checkpoint)
+        check_progress(self.progress)
 
     def model_of(self, x: Array) -> Any:
         """Fit a model to samples.
@@ -366,7 +368,9 @@ def names_of(examined: Examined) -> tuple[str, ...]:
 
 def drawn(model: Any, n: int, d: int, rng: np.random.Generator) -> Array:
     """Samples of a model."""
-    return check_samples(model.sample(n, rng=rng), "fit.sample", min_rows=n, d=d)
+    with as_the_caller_has_it():
+        x = model.sample(n, rng=rng)
+    return check_samples(x, "fit.sample", min_rows=n, d=d)
 
 
 def _can_be_drawn(model: Any, d: int) -> bool:
@@ -468,8 +472,7 @@ def _run(
         _check_travels(task)
     # Files and functions that show progress stay in this process.
     sent = dataclasses.replace(task, refit=Refit(task.refit.function, progress=False))
-    show = task.refit.progress
-    bar = show if callable(show) else ProgressBar("refits", first=book.n_done) if show else None
+    bar = shown_progress(task.refit.progress, "refits", first=book.n_done)
     work = sent if jobs == 1 else Sent(pickle.dumps(sent))
     outcomes = finished(work, waiting, jobs, died=lambda: (None, _DEATH))
     try:
