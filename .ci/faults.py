@@ -192,7 +192,7 @@ def in_little_memory(megabytes):
 
 @work
 def interrupted(path, times):
-    """Ctrl-C at random moments of tests, of what they say and of batches: how often it was heard."""
+    """Ctrl-C at random moments of tests, what they say, and batches: how often it was heard."""
     import numpy as np
 
     import fastsksd as fs
@@ -211,6 +211,7 @@ def interrupted(path, times):
         result.summary()
 
     result = test()[0]
+    words()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell
     count, seen = 0, {"heard": 0, "too late": 0, "swallowed": 0}
     expected = [told(one) for one in batch()]
