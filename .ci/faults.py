@@ -192,7 +192,7 @@ def in_little_memory(megabytes):
 
 @work
 def interrupted(path, times):
-    """Ctrl-C at random moments of tests and batches: how often it was heard, or came too late."""
+    """Ctrl-C at random moments of tests, what they say, and batches: how often it was heard."""
     import numpy as np
 
     import fastsksd as fs
@@ -206,15 +206,21 @@ def interrupted(path, times):
     def batch():
         return list(fs.gof_batch(problems, **quiet, checkpoint=f"{path}{count}"))
 
+    def words():
+        result.explain()
+        result.summary()
+
+    result = test()[0]
+    words()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell
     count, seen = 0, {"heard": 0, "too late": 0, "swallowed": 0}
     expected = [told(one) for one in batch()]
     lengths = {}
-    for run in (test, batch):
+    for run in (test, batch, words):
         count, start = count + 1, time.monotonic()
         run()
         lengths[run] = time.monotonic() - start
-    for run in [test, batch] * (int(times) // 2):
+    for run in [test, batch, words] * int(times):
         count += 1
         seen[_interrupted(run, random.uniform(0.0, 1.2 * lengths[run]))] += 1
         if run is batch:
@@ -329,6 +335,21 @@ def fault_kill_while_compiling(folder, times):
 
 
 @fault
+def fault_kill_study_while_compiling(folder, times):
+    """SIGKILL of ``fastsksd reproduce`` that compiles."""
+    expected = Process("study", folder / "undisturbed").answer()
+    cache = folder / "cache"
+    found, kills = _killed(
+        functools.partial(Process, "study", folder / "killed", cache=cache),
+        lambda: len(list(cache.rglob("*.nbc*"))),
+        8,
+        times,
+    )
+    assert kills > 0 and alike(found, expected), "a resumed study differs"
+    return f"{kills} kills, then {len(list(cache.rglob('*.nbc')))} files of code; the same rows"
+
+
+@fault
 def fault_kill_study(folder, times):
     """SIGKILL of ``fastsksd reproduce``."""
     expected = Process("study", folder / "undisturbed").answer()
@@ -377,7 +398,7 @@ def fault_eight_threads(folder, times):
 @fault
 def fault_interrupt(folder, times):
     """Ctrl-C is a KeyboardInterrupt, always; what a batch has done is kept."""
-    seen = Process("interrupted", folder / "batch.jsonl", 10 * times).answer()
+    seen = Process("interrupted", folder / "batch.jsonl", 5 * times).answer()
     assert seen["swallowed"] == 0 and seen["heard"] > 0, seen
     return f"{seen['heard']} heard, {seen['too late']} after the end; resumed results are the same"
 

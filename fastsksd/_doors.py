@@ -14,12 +14,12 @@ import math
 import numbers
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
-from ._strict import strict_numbers
+from ._strict import StrictNumbers
 from ._validate import Overflow, evaluate_score
 
 _P = ParamSpec("_P")
@@ -34,13 +34,13 @@ def door(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
     @functools.wraps(function)
     def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        with heard_interrupts():
+        with HeardInterrupts():
             try:
-                with strict_numbers():
+                with StrictNumbers():
                     return function(*args, **kwargs)
             except (FloatingPointError, OverflowError, Overflow) as error:
                 signature = inspect.signature(function)
-                names = [name for name in signature.parameters if name != "self"]
+                names = [name for name in signature.parameters if name not in ("self", "cls")]
                 given = signature.bind_partial(*args, **kwargs).arguments
                 samples = next((name for name in ("x", "first") if name in names), names[0])
                 raise overflow_in(given, samples) from error
@@ -48,36 +48,45 @@ def door(function: Callable[_P, _T]) -> Callable[_P, _T]:
     return guarded
 
 
-@contextlib.contextmanager
-def heard_interrupts() -> Iterator[None]:
+def interruptible(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Decorate a public function that has no samples of its own, or draws: no interrupt is lost."""
+
+    @functools.wraps(function)
+    def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with HeardInterrupts():
+            return function(*args, **kwargs)
+
+    return guarded
+
+
+class HeardInterrupts:
     """Whatever happens within, an interrupt meanwhile ends in a `KeyboardInterrupt`.
 
-    A handler of the user's is left alone.
+    A handler of the user's is left alone. (A generator that is a context would be closed, and raise
+    in vain, by an interrupt between its `yield` and what is within.)
     """
-    before = _interrupts
-    outermost = (
-        threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    )
-    if outermost:
-        signal.signal(signal.SIGINT, _interrupt)
-    try:
-        yield
-    except BaseException as error:
-        if _interrupts != before and not isinstance(error, KeyboardInterrupt):
-            raise KeyboardInterrupt from error
-        raise
-    else:
-        if _interrupts != before:
-            raise KeyboardInterrupt
-    finally:
-        if outermost:
+
+    def __enter__(self) -> None:
+        self._before = _interrupts
+        self._outermost = (
+            threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        )
+        if self._outermost:
+            signal.signal(signal.SIGINT, _interrupt)
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if self._outermost:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+        if _interrupts != self._before and not isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
 
 
 def _interrupt(number: int, frame: Any) -> None:
     global _interrupts
     _interrupts += 1
+    # Where it comes just before or after what is within, no one else does.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     raise KeyboardInterrupt
 
 
@@ -110,6 +119,16 @@ def overflow_in(arguments: Mapping[str, Any], samples: str) -> Overflow:
             "usual size of that column: the statistic overflows",
             remedy="Check that entry.",
         )
+    for name, array in arrays.items():
+        column = _column_far_off(array)
+        if column is not None:
+            size = np.abs(array[:, column]).max()
+            return Overflow(
+                name,
+                f"is at most {size:.0e} in column {column}, in units far from those of other "
+                "columns: the statistic overflows",
+                remedy="Rescale that column, and its scores by the inverse.",
+            )
     options = {name: value for name, value in arguments.items() if name not in (*arrays, "rng")}
     for name, value in options.items():
         odd = _odd_number(value)
@@ -135,6 +154,13 @@ def _arrays_of(arguments: Mapping[str, Any], samples: str) -> dict[str, Any]:
             arrays[samples] = x
             arrays["score"] = evaluate_score(arguments["score"], x)
     return arrays
+
+
+def _column_far_off(array: Any) -> int | None:
+    """The column of a size whose square is lost, where others are of usual size."""
+    sizes = np.abs(array).max(axis=0)
+    powers = np.abs(np.log10(np.where(sizes > 0.0, sizes, 1.0)))
+    return int(powers.argmax()) if powers.max() > 2 * _FAR_OFF > 2 * powers.min() else None
 
 
 def _odd_number(value: Any) -> str | None:

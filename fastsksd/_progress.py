@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TextIO
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from ._strict import as_the_callers
+from ._validate import ArgumentTypeError
 
 
 class ProgressBar:
@@ -57,3 +61,19 @@ class ProgressBar:
             print(f"\r{self.title} {done}", end="", file=self.stream, flush=True)
         elif str(done).rstrip("0") in ("1", "2", "5"):
             print(f"{self.title} {done}", file=self.stream, flush=True)
+
+
+def check_progress(progress: object) -> None:
+    """`progress` must be True, False or a function."""
+    if not callable(progress) and not isinstance(progress, bool):
+        raise ArgumentTypeError("progress", f"must be True, False or a function; got {progress!r}")
+
+
+def shown_progress(
+    progress: Any, title: str, *, first: int | None = None
+) -> Callable[[int, int | None], object] | None:
+    """What shows the progress: the user's function, a line for True, None for False."""
+    check_progress(progress)
+    if callable(progress):
+        return as_the_callers(progress)
+    return ProgressBar(title, first=first) if progress else None

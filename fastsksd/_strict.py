@@ -3,32 +3,61 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-_FAILURES: Any = dict.fromkeys(("over", "invalid", "divide"), "raise")
+_T = TypeVar("_T")
+# What vanishes beside other terms does no harm, whatever the caller thinks of it.
+_FAILURES: Any = {**dict.fromkeys(("over", "invalid", "divide"), "raise"), "under": "ignore"}
 _callers: ContextVar[Any] = ContextVar("callers", default=None)
 
 
-@contextlib.contextmanager
-def strict_numbers() -> Iterator[None]:
+class StrictNumbers:
     """Numbers of NumPy that overflow, or are not defined, raise a `FloatingPointError`."""
-    token = _callers.set(np.geterr()) if _callers.get() is None else None
-    try:
-        with np.errstate(**_FAILURES):
-            yield
-    finally:
-        if token is not None:
-            _callers.reset(token)
+
+    def __enter__(self) -> None:
+        self._token = _callers.set(np.geterr()) if _callers.get() is None else None
+        self._settings = np.errstate(**_FAILURES)
+        self._settings.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        self._settings.__exit__(*raised)
+        if self._token is not None:
+            _callers.reset(self._token)
 
 
 def as_the_caller_has_it() -> contextlib.AbstractContextManager[Any]:
     """Warnings of NumPy as outside of the door, for functions of the user."""
     settings = _callers.get()
     return contextlib.nullcontext() if settings is None else np.errstate(**settings)
+
+
+def as_the_callers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A callback of the user, which runs with the user's settings."""
+
+    @functools.wraps(function, updated=())
+    def call(*args: Any) -> Any:
+        with as_the_caller_has_it():
+            return function(*args)
+
+    return call
+
+
+def drawn_as_the_caller_has_it(items: Iterable[_T]) -> Iterator[_T]:
+    """What an iterable of the user yields; its code runs with the user's settings."""
+    with as_the_caller_has_it():
+        iterator = iter(items)
+    while True:
+        with as_the_caller_has_it():
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+        yield item
 
 
 def with_these_settings(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -316,7 +316,8 @@ def check_score(score: Score, name: str = "score") -> Score:
     if not score_is_array(score):
         return score
     try:
-        array = np.asarray(score)
+        with as_the_caller_has_it():
+            array = np.asarray(score)
     except Exception as error:
         raise ArgumentTypeError(name, f"could not be read as an array: {error}") from error
     if array.ndim == 0 or array.dtype.kind in "SUV":
@@ -428,7 +429,8 @@ def real_array(name: str, value: Any, *, returned: bool = False) -> Array:
     refuse_masked(name, value, returned=returned)
     wanted = f"must {'return' if returned else 'be'} an array of real numbers"
     try:
-        array = np.asarray(value)
+        with as_the_caller_has_it():
+            array = np.asarray(value)
     except Exception as error:
         what = "returned what" if returned else ""
         raise ArgumentTypeError(

@@ -458,8 +458,8 @@ def examine(x: Any, score: Any, options: Options) -> Examined:
             raise
         raise FlatProjection(
             "x",
-            f"has {shown_columns(dependent, names)}, which are equal or linearly dependent, and does not "
-            "vary along a slice that was given",
+            f"has {shown_columns(dependent, names)}, which are equal or linearly dependent, and "
+            "does not vary along a slice that was given",
             remedy=("Drop one of them, or give a bandwidth, as in ", GIVEN, "."),
         ) from error
     return Examined(

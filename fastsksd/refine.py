@@ -15,12 +15,14 @@ import numpy as np
 
 from ._doors import door
 from ._progress import ProgressBar
+from ._strict import as_the_callers
 from ._typing import Array, ArrayLike, EngineName, KernelLike, Rng, Score, SlicesLike, Statistic
 from ._validate import (
     ArgumentError,
     ArgumentTypeError,
     check_betas,
     check_choice,
+    check_flag,
     check_integer,
     check_number,
     check_rng,
@@ -261,6 +263,7 @@ def refine_slices(
     check_choice("statistic", statistic, ("u", "v"))
     check_choice("parametrisation", parametrisation, ("unit", "raw"))
     patience = epochs if patience is None else check_integer("patience", patience, 1)
+    shown = check_flag("progress", progress)
     if callback is not None and not callable(callback):
         raise ArgumentTypeError(
             "callback", f"must be a function of (epoch, value), not {type(callback).__name__}"
@@ -281,7 +284,7 @@ def refine_slices(
     )
     if epochs == 0:
         return slices
-    bar = ProgressBar("refining slices") if progress else None
+    bar = ProgressBar("refining slices") if shown else None
     best, since = -math.inf, 0
     with session(x, scores):
         for epoch, value in climbing(ascent, x, scores, epochs, batch_size, rng):
@@ -290,7 +293,7 @@ def refine_slices(
             if bar is not None:
                 bar(epoch, epoch if last else epochs)
             if callback is not None:
-                callback(epoch, value)
+                as_the_callers(callback)(epoch, value)
             if last:
                 break
     return ascent.slices

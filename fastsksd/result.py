@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ._doors import interruptible
 from ._typing import Array, ArrayLike, Rng, Score
 from ._validate import check_probability
 from .engines.folded import FoldPair
@@ -195,6 +196,7 @@ class GofResult:
         return bool(self.pvalue <= check_probability("alpha", alpha))
 
     @functools.cached_property
+    @interruptible
     def effects(self) -> Effects:
         """How far the samples are shifted and stretched against the model, with intervals.
 
@@ -226,6 +228,7 @@ class GofResult:
 
         return effects_of(self)
 
+    @interruptible
     def discrepancy_interval(self, level: float = 0.95) -> tuple[float, float]:
         """Confidence interval of the discrepancy along `slices`, whose estimates add up to it.
 
@@ -301,6 +304,7 @@ class GofResult:
             return f"too {lacking} to tell: about {self.draws_needed} draws needed"
         return "rejected" if self.reject(alpha) else "not rejected"
 
+    @interruptible
     def explain(
         self,
         x: ArrayLike | None = None,
@@ -371,6 +375,7 @@ class GofResult:
             rng=rng,
         )
 
+    @interruptible
     def summary(
         self,
         x: ArrayLike | None = None,
@@ -409,6 +414,7 @@ class GofResult:
 
         return summary(self, x, score, names=names, alpha=alpha)
 
+    @interruptible
     def plot(self, *, names: Sequence[str] | None = None, alpha: float = 0.05) -> Figure:
         """Draw a report of the test on one page.
 
@@ -433,11 +439,13 @@ class GofResult:
 
         return report(self, names=names, alpha=alpha)
 
+    @interruptible
     def __repr__(self) -> str:
         from .report.tables import result_text
 
         return result_text(self)
 
+    @interruptible
     def _repr_html_(self) -> str:
         from .report.tables import result_html
 

@@ -32,8 +32,8 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
-from ._doors import door
-from ._strict import strict_numbers
+from ._doors import HeardInterrupts, door
+from ._strict import StrictNumbers
 from ._typing import Array, ArrayLike, EngineName, KernelLike, Score
 from ._validate import (
     ArgumentError,
@@ -76,7 +76,7 @@ def _guarded(method: _Method) -> _Method:
     @functools.wraps(method)
     def checked(self: ScoreDifference, *args: Any, **kwargs: Any) -> Array:
         try:
-            with strict_numbers():
+            with HeardInterrupts(), StrictNumbers():
                 values = method(self, *args, **kwargs)
             if np.isfinite(values).all():
                 return values
@@ -531,12 +531,14 @@ def score_difference(
     if isinstance(estimator, ScoreDifference):
         if not np.array_equal(estimator.x, x):
             raise ArgumentError("estimator", "was made from other samples than ", Option("x"))
+        check_debias(debias, estimator)
         return estimator
     if not isinstance(estimator, str) or estimator not in ESTIMATORS:
         listing = ", ".join(repr(name) for name in ESTIMATORS)
         raise ArgumentError(
             "estimator", f"must be one of {listing}, or a ScoreDifference object; got {estimator!r}"
         )
+    check_debias(debias, estimator)
     if estimator == "exact":
         if score_q is None:
             raise ArgumentError(
@@ -573,6 +575,19 @@ def score_difference(
     return (KernelSmoothed if estimator == "ke" else KernelizedDifference)(
         x, evaluate_score(score, x), width=width, engine=engine
     )
+
+
+def check_debias(debias: bool, estimator: str | ScoreDifference, usual: bool = True) -> None:
+    """`debias` is for estimators whose own noise can be left out; `usual` is its default."""
+    if isinstance(estimator, ScoreDifference):
+        has_noise, name = estimator.has_noise, estimator.name
+    else:
+        name = check_choice("estimator", estimator, ESTIMATORS)
+        has_noise = ESTIMATORS[name].has_noise
+    if check_flag("debias", debias) is not usual and not has_noise:
+        raise ArgumentError(
+            "debias", "has no use for ", Option("estimator", name), "; leave it out"
+        )
 
 
 def _width(kernel: KernelLike) -> float | None:

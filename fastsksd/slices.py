@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ._doors import door
+from ._doors import door, interruptible
 from ._typing import Array, ArrayLike, EngineName, KernelLike, Rng, Score, SlicesLike
 from ._validate import (
     ArgumentError,
@@ -148,6 +148,7 @@ def as_slices(slices: SlicesLike, d: int) -> Slices:
     return slices
 
 
+@interruptible
 def random_slices(d: int, n_slices: int, *, rng: Rng = None) -> Slices:
     """Draw slices uniformly from the sphere; they are valid with probability one (Theorem 1).
 

@@ -1,6 +1,7 @@
 """Floating point failures name an argument, a row and a column; interrupts are never lost."""
 
 import contextlib
+import inspect
 import os
 import random
 import re
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import fastsksd as fs
+from fastsksd import _doors
 
 X = np.random.default_rng(0).standard_normal((60, 2))
 AXES = (np.eye(2), np.eye(2))
@@ -79,16 +81,96 @@ def test_units_that_overflow_are_told_with_the_largest_entries():
         fs.sksd(1e-200 * X, -1e200 * X, AXES)
 
 
-def test_warnings_of_the_users_functions_are_theirs():
-    def score(x):
-        np.float64(1e308) * np.float64(10.0)
-        return -x
+def overflows():
+    """As functions of users do, with a warning or without, as they set it."""
+    return np.float64(1e308) * np.float64(10.0)
 
+
+def warning_score(x):
+    overflows()
+    return -x
+
+
+def with_warnings(items):
+    for one in items:
+        overflows()
+        yield one
+
+
+class WarningArray:
+    """Neither an array nor a list, as a table on disk."""
+
+    shape, dtype, ndim = X.shape, X.dtype, 2
+
+    def __len__(self):
+        return len(X)
+
+    def __getitem__(self, rows):
+        overflows()
+        return X[rows]
+
+    def __array__(self, dtype=None, copy=None):
+        overflows()
+        return X
+
+
+class WarningModel(fs.models.Gaussian):
+    def sample(self, n, *, rng=None):
+        overflows()
+        return super().sample(n, rng=rng)
+
+
+MODEL = WarningModel(np.zeros(2), np.eye(2))
+QUICK = dict(slices=AXES, n_resamples=19, rng=0)
+USERS = {
+    "score": lambda: fs.sksd(X, warning_score, AXES),
+    "problems": lambda: fs.gof_batch(with_warnings([(X, -X)]), progress=False, **QUICK),
+    "progress": lambda: fs.gof_batch([(X, -X)], progress=lambda *_: overflows(), **QUICK),
+    "chunks": lambda: fs.gof_stream(with_warnings([X, X]), np.negative, **QUICK),
+    "blocks": lambda: fs.gof_stream(WarningArray(), np.negative, n_resamples=19, rng=0),
+    "array": lambda: fs.gof_test(WarningArray(), np.negative, **QUICK),
+    "scores": lambda: fs.gof_test(X, WarningArray(), **QUICK),
+    "sampler": lambda: fs.gof_test(X, MODEL, method="mmd", n_resamples=19, rng=0),
+    "fit": lambda: fs.gof_test(
+        X, fit=fs.Refit(lambda x: MODEL, progress=False), slices=AXES, n_resamples=2, rng=0
+    ),
+    "refits": lambda: fs.gof_test(
+        X,
+        fit=fs.Refit(fs.models.Gaussian.fit, progress=lambda *_: overflows()),
+        slices=AXES,
+        n_resamples=2,
+        rng=0,
+    ),
+    "fresh": lambda: fs.learning.SlicedSteinLoss(2, fresh=lambda: (overflows() and X, -X))(X, -X),
+    "callback": lambda: fs.refine_slices(
+        X, -X, AXES, epochs=1, batch_size=30, callback=lambda *_: overflows(), rng=0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", USERS)
+def test_warnings_of_the_users_functions_are_theirs(name):
     with pytest.warns(RuntimeWarning, match="overflow"):
-        fs.sksd(X, score, AXES)
-    with np.errstate(over="ignore"), warnings.catch_warnings():
+        USERS[name]()
+    with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("error")
-        fs.sksd(X, score, AXES)
+        USERS[name]()
+
+
+@pytest.mark.parametrize("name", [*CALLS, "fit of a mixture"])
+def test_what_vanishes_does_no_harm(name):
+    calls = CALLS | {"fit of a mixture": lambda x, s: fs.models.GaussianMixture.fit(x, 2, rng=0)}
+    x = with_entry(X, 1e8)  # far from the others, where kernels vanish
+    x = X * 0.1 + np.sign(X) * 40 if name == "fit of a mixture" else x
+    calls[name](x, -x)
+    with np.errstate(all="raise"):
+        calls[name](x, -x)
+
+
+def test_a_column_of_vanishing_size_is_named():
+    x = X * [1.0, 1e-310]
+    with pytest.raises(ValueError, match=r"`x` is at most .* in column 1"):
+        fs.gof_test(x, -x, slices=AXES, rng=0)
 
 
 def swallowed(x):
@@ -142,6 +224,102 @@ def test_interrupts_at_random_times_end_in_keyboard_interrupt():
             while True:
                 fs.gof_test(x, np.negative, rng=0, n_resamples=99)
         timer.join()
+
+
+def test_interrupts_of_what_a_result_says_end_in_keyboard_interrupt():
+    x = np.random.default_rng(1).standard_normal((300, 4))
+    result = fs.gof_test(x, np.negative, rng=0, n_resamples=99)
+    for say in (result.explain, result.summary):
+        say()
+        for seed in range(10):
+            delay = random.Random(seed).uniform(0.0, 0.08)
+            timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):
+                timer.start()
+                while True:
+                    say()
+            timer.join()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_on_the_threshold_is_heard(monkeypatch):
+    """Just after the handler is there, and before the first line within."""
+    real = signal.signal
+
+    def late(number, handler):
+        before = real(number, handler)
+        if handler is _doors._interrupt:
+            signal.raise_signal(signal.SIGINT)
+        return before
+
+    monkeypatch.setattr(_doors.signal, "signal", late)
+    with pytest.raises(KeyboardInterrupt):
+        fs.sksd(X, -X, AXES)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+GUARDS = {
+    guard(len).__code__
+    for guard in (_doors.door, _doors.interruptible, fs.score_difference._guarded)
+}
+# Records, names, and what compiled code has no part in.
+NO_DOOR = {
+    "BatchError", "BatchInterrupted", "BatchResult", "Comparison", "Effects", "Explanation", "IMQ",
+    "Model", "ModeWeights", "RBF", "Refit", "RefitsInterrupted", "Slices", "interop.Diagnosis",
+    "learning.Diverged", "learning.ICAFit", "learning.ICAProblem", "models.Model",
+    "score_difference.ScoreDifference", "score_difference.needs_function",
+    # Steps of a test, which `gof_test` makes.
+    *(f"baselines.{name}" for name in fs.baselines.__all__ if name != "mmd"),
+}  # fmt: skip
+NO_DOOR_OF_ANY = {
+    # Of models, NumPy alone.
+    "score", "score_along", "log_density", "from_score", "random", "perturbed", "cov", "covs",
+    # Of accumulators, of a result, and of draws.
+    "d", "n", "empty", "insisting", "expect", "reject", "verdict", "verdict_at", "unweighted",
+    # Of losses, and operators that are made here and applied by doors.
+    "state", "restore", "slices", "sensitivity",
+}  # fmt: skip
+
+
+def public_functions():
+    """Public functions, and public methods of public classes, by name."""
+    parts = {"": fs, "baselines.": fs.baselines, "interop.": fs.interop, "learning.": fs.learning}
+    parts |= {"models.": fs.models, "plot.": fs.plot, "score_difference.": fs.score_difference}
+    for prefix, module in parts.items():
+        for name in module.__all__:
+            one = getattr(module, name)
+            if inspect.isclass(one):
+                for method in dir(one):
+                    if method in ("__call__", "_repr_html_") or not method.startswith("_"):
+                        yield f"{prefix}{name}", method, inspect.getattr_static(one, method)
+            elif inspect.isfunction(one):
+                yield f"{prefix}{name}", "", one
+
+
+def has_door(function):
+    while function is not None:
+        if getattr(function, "__code__", None) in GUARDS:
+            return True
+        function = getattr(function, "__wrapped__", None)
+    return False
+
+
+def test_every_public_computation_has_a_door():
+    """A new one needs `door` or `interruptible`, or a place in the lists above."""
+    lacking = []
+    for name, method, found in public_functions():
+        function = next(
+            (
+                getattr(found, part)
+                for part in ("__func__", "fget", "func")
+                if getattr(found, part, None) is not None
+            ),
+            found,
+        )
+        ours = inspect.isfunction(function) and function.__module__.startswith("fastsksd")
+        if ours and not has_door(function) and name not in NO_DOOR and method not in NO_DOOR_OF_ANY:
+            lacking.append(f"{name}.{method}".rstrip("."))
+    assert not lacking
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,37 @@ CALLS = {
         "score_q",
         lambda: SlicedSteinLoss(2, estimator="exact", score_q=3),
     ),
+    "search, debias": (
+        "debias",
+        lambda: fs.active_slices(X, np.negative, estimator="ge", debias=False),
+    ),
+    "search with the exact score, debias": (
+        "debias",
+        lambda: fs.active_slices(
+            X, np.negative, estimator="exact", score_q=np.negative, debias=False
+        ),
+    ),
+    "PSD, debias": ("debias", lambda: fs.psd(X, np.negative, estimator="ge", debias=False)),
+    "batch, progress": (
+        "progress",
+        lambda: fs.gof_batch([(X, -X)], progress="no", slices=AXES, n_resamples=9),
+    ),
+    "refinement, progress": (
+        "progress",
+        lambda: fs.refine_slices(X, -X, AXES, epochs=0, batch_size=50, progress="no"),
+    ),
+    "refits, progress": ("progress", lambda: fs.Refit(fs.models.Gaussian.fit, progress="no")),
+    "ICA, progress": (
+        "progress",
+        lambda: fs.learning.fit_ica((X, X), steps=1, batch_size=50, progress="no"),
+    ),
+    "loss, every": ("every", lambda: SlicedSteinLoss(2, every=3)),
+    "loss, learning rate": (
+        "learning_rate",
+        lambda: SlicedSteinLoss(2, refine=None, learning_rate=3.0),
+    ),
+    "loss, betas": ("betas", lambda: SlicedSteinLoss(2, refine=None, betas=(0.5, 0.5))),
+    "loss, debias of no use": ("debias", lambda: SlicedSteinLoss(2, estimator="ge", debias=True)),
     "per_slice": ("per_slice", lambda: fs.sksd(X, np.negative, AXES, per_slice="no")),
 }
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from .._strict import as_the_caller_has_it
 from .._typing import Array, Score
 from .._validate import ArgumentError, Option, check_samples
 from ..engines import PairEngine
@@ -234,7 +235,8 @@ def samples_of_model(
             f"; got {type(model).__name__}",
         )
     try:
-        drawn = model.sample(count, rng=rng)
+        with as_the_caller_has_it():
+            drawn = model.sample(count, rng=rng)
     except NotImplementedError as error:
         raise ArgumentError(
             "score",

@@ -9,7 +9,7 @@ from scipy import stats
 
 from .._validate import ArgumentError
 from ..gof import gof_test
-from ..slices import Slices
+from ..slices import Slices, random_slices
 from .problems import make_null
 from .report import Block, Heading, Table, Text, cells_of
 from .runner import Row, Settings, Task
@@ -39,20 +39,38 @@ SCALES = {
         n_resamples=99,
     ),
 }
-_LARGEST_SEARCH = 1000  # dimensions up to which the family is tested: its search is cubic
+_LARGEST_SEARCH = 1000  # dimensions up to which slices are searched for: this is cubic
+_FIRST = ([6, 300], [10, 1000], [20, 1000], [20, 3000])  # sizes whose tests are run first
+_RANDOM = 300  # slices
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """In rounds, so that a part of a run says a little of everything."""
-    return [
+    """The extreme sizes first; the others in rounds, so that a part says a little of all."""
+    planned = [
         dict(test=test, null=null, model=model, n=n, d=d, block=block)
         for block in range(settings["tests"] // settings["block"])
         for null in settings["nulls"]
         for n, d in settings["sizes"]
         for model in settings["models"]
-        for test in ("coordinates", "family")
-        if test == "coordinates" or d <= _LARGEST_SEARCH
+        for test in ("coordinates", "family", "random slices", "active slices")
+        if _wanted(test, null, n, d, block)
     ]
+    return sorted(planned, key=_turn)
+
+
+def _wanted(test: str, null: str, n: int, d: int, block: int) -> bool:
+    if test.endswith("slices") and (null != "wild" or [n, d] not in _FIRST):
+        return False
+    if test == "family":  # beyond the largest search a test takes a good part of a minute
+        return d <= _LARGEST_SEARCH or (null == "wild" and n == 20 and block < 2)
+    return test != "active slices" or d <= _LARGEST_SEARCH
+
+
+def _turn(task: Task) -> int:
+    large = task["test"] == "family" and task["d"] > _LARGEST_SEARCH
+    if large or [task["n"], task["d"]] not in _FIRST:
+        return 2
+    return 0 if task["null"] == "wild" else 1 if task["test"] == "coordinates" else 2
 
 
 def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:
@@ -61,6 +79,10 @@ def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[R
     options: dict[str, Any] = {"null": null}
     if task["test"] == "coordinates":
         options["slices"] = Slices(np.eye(d), np.eye(d))
+    elif task["test"] == "random slices":
+        options["slices"] = random_slices(d, _RANDOM, rng=task["block"])
+    elif task["test"] == "active slices":
+        options |= {"n_slices": 3, "train": 0.5}
     if null != "spectral":
         options["n_resamples"] = settings["n_resamples"]
     rows = []

@@ -129,10 +129,11 @@ class _Trial:
         self.n_resamples = settings["n_resamples"]
 
     def active(self, estimator: str, **options: Any) -> Slices:
-        score_q = self.q if estimator == "exact" else None
-        return active_slices(
-            self.train, self.p, estimator=estimator, score_q=score_q, debias=False, **options
-        )
+        if estimator == "exact":
+            options["score_q"] = self.q
+        elif estimator == "ke":
+            options["debias"] = False
+        return active_slices(self.train, self.p, estimator=estimator, **options)
 
     def refined(self, slices: Slices, epochs: int, update: str = "rg") -> Slices:
         return next(found for _, found in self.stages(slices, {epochs}, update))

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from .._doors import interruptible
 from .._typing import Array
 from .._validate import ArgumentError, Option, check_choice, check_probability, first_few
 from ..effects import FEWEST
@@ -77,6 +78,7 @@ class Draws:
     weights: Array | None = None
     score_noise: float = 0.0
 
+    @interruptible
     def test(self, **options: Any) -> GofResult:
         """Test these draws by `fastsksd.gof_test` with their chains, or weights.
 
@@ -96,6 +98,7 @@ class Draws:
         result = gof_test(self.x, self.score, **given | options)
         return replace(result, score_noise=max(self.score_noise, result.score_noise))
 
+    @interruptible
     def diagnose(self, *, level: float = 0.95, **options: Any) -> Diagnosis:
         """Make one table of the run: a row per parameter, beside ESS and R-hat.
 

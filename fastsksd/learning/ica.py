@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from .._doors import interruptible
 from .._progress import ProgressBar
 from .._typing import ArrayLike, KernelLike, Rng, Statistic
 from .._validate import (
@@ -19,6 +20,7 @@ from .._validate import (
     ArgumentTypeError,
     check_betas,
     check_choice,
+    check_flag,
     check_integer,
     check_number,
     check_rng,
@@ -54,6 +56,7 @@ class ICAProblem(NamedTuple):
     initial: ArrayLike | None = None
 
 
+@interruptible
 def ica_problem(
     d: int, *, n_train: int = 20000, n_test: int = 5000, df: float = 5, rng: Rng = None
 ) -> ICAProblem:
@@ -93,6 +96,7 @@ def ica_problem(
     return ICAProblem(truth.sample(n_train, rng=rng), truth.sample(n_test, rng=rng), truth, initial)
 
 
+@interruptible
 def fit_ica(
     data: ICAProblem | tuple[ArrayLike, ArrayLike],
     *,
@@ -244,6 +248,7 @@ def fit_ica(
         "statistic": check_choice("statistic", statistic, ("u", "v")),
     }
     default = max(1, settings["steps"] // 20)
+    shown = check_flag("progress", progress)
     settings["evaluate_every"] = check_integer(
         "evaluate_every", default if evaluate_every is None else evaluate_every, 1
     )
@@ -253,7 +258,7 @@ def fit_ica(
     run = Run(problem, settings, as_kernel(kernel), np.random.default_rng(seed))
     if checkpoint is not None:
         run.load(checkpoint)
-    run.train(checkpoint, ProgressBar(f"ICA {method}") if progress else None)
+    run.train(checkpoint, ProgressBar(f"ICA {method}") if shown else None)
     return run.result()
 
 

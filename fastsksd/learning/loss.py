@@ -16,10 +16,12 @@ from typing import Literal
 import numpy as np
 
 from .._doors import door
+from .._strict import as_the_callers
 from .._typing import Array, ArrayLike, KernelLike, Score, Statistic
 from .._validate import (
     ArgumentError,
     ArgumentTypeError,
+    Option,
     Overflow,
     check_betas,
     check_choice,
@@ -36,10 +38,11 @@ from ..discrepancy import sksd_value_and_grad
 from ..engines import check_pairwise
 from ..kernels import as_kernel, check_one_bandwidth, one_bandwidth
 from ..refine import Ascent
-from ..score_difference import ESTIMATORS, score_difference
+from ..score_difference import ESTIMATORS, check_debias, score_difference
 from ..slices import Slices, check_basis, find_slices
 
 _LANCZOS_STEPS = 6  # for g, which ascends afterwards anyway
+_EVERY, _RATE, _BETAS = 200, 1e-3, (0.9, 0.99)  # defaults
 
 
 class SteinLoss:
@@ -173,7 +176,7 @@ class SlicedSteinLoss(SteinLoss):
         d: int,
         *,
         fresh: Callable[[], tuple[ArrayLike, Score]] | None = None,
-        every: int = 200,
+        every: int = _EVERY,
         estimator: str = "ke",
         score_q: Score | None = None,
         basis: ArrayLike | None = None,
@@ -181,8 +184,8 @@ class SlicedSteinLoss(SteinLoss):
         refine: Literal["g", "rg"] | None = "g",
         kernel: KernelLike = "rbf",
         statistic: Statistic = "u",
-        learning_rate: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.99),
+        learning_rate: float = _RATE,
+        betas: tuple[float, float] = _BETAS,
         engine: Literal["auto", "direct", "cuda", "cuda32"] = "auto",
     ) -> None:
         check_pairwise(engine)
@@ -194,6 +197,8 @@ class SlicedSteinLoss(SteinLoss):
             )
         self.fresh = fresh
         self.every = check_integer("every", every, 1)
+        if fresh is None and self.every != _EVERY:
+            raise ArgumentError("every", "has no use without ", Option("fresh"), "; leave it out")
         self.estimator = check_choice("estimator", estimator, ESTIMATORS)
         if estimator == "exact" and score_q is None:
             raise ArgumentError(
@@ -204,6 +209,7 @@ class SlicedSteinLoss(SteinLoss):
         self.score_q = score_q if score_q is None else check_score(score_q, "score_q")
         self.basis = check_basis(basis, None, self.d)
         self.debias = check_flag("debias", debias)
+        check_debias(debias, estimator, usual=False)
         if refine is not None:
             check_choice("refine", refine, ("g", "rg"))
         self.refine = refine
@@ -212,6 +218,12 @@ class SlicedSteinLoss(SteinLoss):
         self.statistic = statistic
         self.learning_rate = check_number("learning_rate", learning_rate, 0.0, strict=True)
         self.betas = check_betas(betas)
+        for name, value, usual in (
+            ("learning_rate", self.learning_rate, _RATE),
+            ("betas", self.betas, _BETAS),
+        ):
+            if refine is None and value != usual:
+                raise ArgumentError(name, "has no use with refine=None; leave it out")
         self.steps = 0
         r = np.eye(self.d) if self.basis is None else self.basis
         self._begin(Slices(r, r))
@@ -281,7 +293,7 @@ class SlicedSteinLoss(SteinLoss):
             check_score(score),
             estimator=self.estimator,
             score_q=self.score_q,
-            debias=self.debias,
+            debias=self.debias or not ESTIMATORS[self.estimator].has_noise,
             engine=self.engine,
         )
         self._begin(
@@ -318,7 +330,7 @@ class SlicedSteinLoss(SteinLoss):
         )
 
     def _refresh_from(self, fresh: Callable[[], tuple[ArrayLike, Score]]) -> None:
-        pair = fresh()
+        pair = as_the_callers(fresh)()
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise ArgumentTypeError(
                 "fresh", f"must return a pair (x, score); it returned {type(pair).__name__}"

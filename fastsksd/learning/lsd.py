@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .._doors import interruptible
 from .._typing import Array, ArrayLike, Rng, Score
 from .._validate import (
     check_betas,
@@ -121,6 +122,7 @@ class LearnedSteinLoss(SteinLoss):
             f"steps={self.steps})"
         )
 
+    @interruptible
     def __call__(self, x: ArrayLike, score: Score) -> tuple[float, Array]:
         x = check_samples(x, min_rows=1, d=self.d)
         scores = evaluate_score(check_score(score), x).astype(np.float32)

@@ -160,11 +160,12 @@ class Run:
         if method == "lsd":
             return LearnedSteinLoss(d, rng=self.rng)
         options: dict[str, Any] = {
-            name: settings[name] for name in ("every", "statistic", "betas", "learning_rate")
+            name: settings[name] for name in ("statistic", "betas", "learning_rate")
         }
         if method in ("sksd-g+ke+go", "sksd-g+ex+go"):
             exact = method == "sksd-g+ex+go"
-            options |= {"fresh": self._fresh, "estimator": "exact" if exact else "ke"}
+            options |= {"fresh": self._fresh, "every": settings["every"]}
+            options["estimator"] = "exact" if exact else "ke"
             if exact:
                 if self.problem.truth is None:
                     raise ArgumentError(

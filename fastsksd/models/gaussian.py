@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .._doors import door, interruptible
 from .._typing import Array, ArrayLike, Rng
 from .._validate import ArgumentError, check_choice, check_integer, check_rng, frozen, real_array
 from .base import Model, check_fit_samples, finite, parameter, per_coordinate
@@ -48,6 +49,7 @@ class Gaussian(Model):
         self._cov = _Covariance("cov", cov, self.d)
 
     @classmethod
+    @door
     def fit(cls, x: ArrayLike, *, cov: str = "full") -> Gaussian:
         """Fit by maximum likelihood.
 
@@ -83,6 +85,7 @@ class Gaussian(Model):
         """Covariance matrix, (d, d)."""
         return self._cov.matrix()
 
+    @interruptible
     def sample(self, n: int, *, rng: Rng = None) -> Array:
         n = check_integer("n", n, 1)
         return self.mean + self._cov.colour(check_rng(rng).standard_normal((n, self.d)))
@@ -154,6 +157,7 @@ class GaussianMixture(Model):
         return f"GaussianMixture(d={self.d}, components={self.weights.size})"
 
     @classmethod
+    @door
     def fit(
         cls, x: ArrayLike, n_components: int, *, cov: str = "full", n_starts: int = 5, rng: Rng = 0
     ) -> GaussianMixture:
@@ -206,6 +210,7 @@ class GaussianMixture(Model):
         """Covariance matrices, (k, d, d)."""
         return np.stack([cov.matrix() for cov in self._covs])
 
+    @interruptible
     def sample(self, n: int, *, rng: Rng = None) -> Array:
         n, rng = check_integer("n", n, 1), check_rng(rng)
         labels = rng.choice(self.weights.size, size=n, p=self.weights)

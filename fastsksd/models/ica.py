@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .._doors import door, interruptible
 from .._typing import Array, ArrayLike, Rng
 from .._validate import ArgumentError, check_integer, check_number, check_rng
 from .base import Model, check_fit_samples, finite, parameter
@@ -82,6 +83,7 @@ class ICA(Model):
         return cls(np.linalg.inv(unmixing), df)
 
     @classmethod
+    @door
     def fit(cls, x: ArrayLike, *, df: float = 5) -> ICA:
         """Fit the mixing matrix by maximum likelihood.
 
@@ -119,6 +121,7 @@ class ICA(Model):
         x = check_fit_samples(x, lambda d: d + 1)
         return cls(np.linalg.inv(_fit_unmixing(x, df)), df)
 
+    @interruptible
     def sample(self, n: int, *, rng: Rng = None) -> Array:
         n = check_integer("n", n, 1)
         return student_draws(check_rng(rng), self.df, (n, self.d)) @ self.W.T

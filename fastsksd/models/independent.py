@@ -7,6 +7,7 @@ from abc import abstractmethod
 
 import numpy as np
 
+from .._doors import door, interruptible
 from .._typing import Array, ArrayLike, Rng
 from .._validate import ArgumentError, check_integer, check_number, check_rng
 from .base import Model, check_fit_samples, finite, per_coordinate
@@ -31,6 +32,7 @@ class _Independent(Model):
             raise ArgumentError("scale", f"must be positive; got {self.scale.min()}")
         self.loc = per_coordinate("loc", loc, self.d)
 
+    @interruptible
     def sample(self, n: int, *, rng: Rng = None) -> Array:
         n = check_integer("n", n, 1)
         return self.loc + self.scale * self._draw(check_rng(rng), (n, self.d))
@@ -99,6 +101,7 @@ class Laplace(_Independent):
         super().__init__(d, scale, loc)
 
     @classmethod
+    @door
     def fit(cls, x: ArrayLike) -> Laplace:
         """Fit by maximum likelihood.
 
@@ -171,6 +174,7 @@ class StudentT(_Independent):
         return f"StudentT(d={self.d}, df={self.df:g})"
 
     @classmethod
+    @door
     def fit(cls, x: ArrayLike, *, df: float | None = None) -> StudentT:
         """Fit by maximum likelihood.
 

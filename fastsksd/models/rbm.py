@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from .._doors import interruptible
 from .._typing import Array, ArrayLike, Rng
 from .._validate import check_choice, check_integer, check_number, check_rng, frozen
 from ..compute.gibbs import run_chains, ziggurat_edges
@@ -117,6 +118,7 @@ class GaussBernRBM(Model):
             self.B + std * rng.standard_normal(self.B.shape), self.b, self.c, self.coupling
         )
 
+    @interruptible
     def sample(self, n: int, *, burn_in: int = 2000, rng: Rng = None) -> Array:
         """Draw samples by block Gibbs sampling, each from its own chain.
 
@@ -138,6 +140,7 @@ class GaussBernRBM(Model):
         n, burn_in = check_integer("n", n, 1), check_integer("burn_in", burn_in, 1)
         return self._run_chains(np.full(n, burn_in), rng)
 
+    @interruptible
     def burn_in_samples(self, n: int, *, burn_in: int = 2000, rng: Rng = None) -> Array:
         """Draw states of the burn-in, to train slices on.
 

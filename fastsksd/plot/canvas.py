@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec
 
+from .._doors import interruptible
 from .._validate import ArgumentTypeError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _P = ParamSpec("_P")
 def in_plain_words(picture: Callable[_P, Axes]) -> Callable[_P, Axes]:
     """Decorate a function that returns axes: a "$" in its words, as in a name, is no formula."""
 
+    @interruptible
     @functools.wraps(picture)
     def drawn(*args: _P.args, **kwargs: _P.kwargs) -> Axes:
         ax = picture(*args, **kwargs)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._doors import interruptible
 from .._validate import ArgumentTypeError
 from ..comparison import Comparison
 from .canvas import BLACK, BLUE, axes_or_new, counted_title
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _ROWS = 20
 
 
+@interruptible
 def differences(compared: Comparison, *, ax: Axes | None = None) -> Axes:
     """Draw the differences of a comparison with their intervals.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._doors import interruptible
 from ..effects import effects_of, has_effects
 from ..report.explain import is_explicable, strongest_witness
 from .canvas import BARS, as_png, new_figure
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ..result import GofResult
 
 
+@interruptible
 def report(result: GofResult, *, names: Sequence[str] | None = None, alpha: float = 0.05) -> Figure:
     """Draw all pictures of one test on a page, see `GofResult.plot`.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._doors import interruptible
 from .._typing import Array
 from .._validate import ArgumentError, check_number
 from ..report.rates import interval
@@ -27,6 +28,7 @@ _STYLES = [
 ]
 
 
+@interruptible
 def power(
     curves: Mapping[str, Sequence[Any]] | Sequence[Any],
     *,

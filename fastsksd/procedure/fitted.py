@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._progress import check_progress
 from .._typing import Array
 from .._validate import (
     ArgumentError,
@@ -150,6 +151,7 @@ class Refit:
             check_integer("n_jobs", self.n_jobs, 1)
         if self.checkpoint is not None:
             check_checkpoint(self.checkpoint)
+        check_progress(self.progress)
 
     def model_of(self, x: Array, name: str = "fit") -> Any:
         """Fit a model to samples.

@@ -32,7 +32,7 @@ from .._validate import (
 from ..engines import PAIRWISE, TOLERANCE, choose_engine
 from ..kernels import Kernel, as_kernel
 from ..refine import OPTIONS as REFINE_OPTIONS
-from ..score_difference import ESTIMATORS
+from ..score_difference import ESTIMATORS, check_debias
 from ..slices import as_slices, check_basis
 from .family import (
     ACTIVE_MULTIPLES,
@@ -454,14 +454,6 @@ def _make_search(options: Options, d: int) -> Search:
         engine_name=options.engine,
         refine=_check_refine(options.refine),
     )
-
-
-def check_debias(debias: bool, estimator: str) -> None:
-    """`debias` is for estimators whose own noise can be left out."""
-    if not ESTIMATORS[estimator].has_noise and debias is not True:
-        raise ArgumentError(
-            "debias", "has no use for ", Option("estimator", estimator), "; leave it out"
-        )
 
 
 def _check_lag(options: Options, null: str) -> float | None:

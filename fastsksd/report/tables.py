@@ -209,7 +209,7 @@ def correlations_table(pairs: Correlations) -> list[tuple[str, ...]]:
     header = ("", "samples", "model", "difference", f"{pairs.level:.0%} interval")
     rows: list[tuple[str, ...]] = [header]
     off = pairs.off[:_ROWS]
-    cells = estimate_cells([row.difference for row in off], [row.interval for row in off])
+    cells = estimate_cells([row.difference for row in off], [row.interval for row in off], 0.0)
     for row, difference in zip(off, cells, strict=True):
         values = (f"{round(one, 2) + 0.0:.2f}" for one in (row.samples, row.model))
         rows.append((row.name, *values, *difference))

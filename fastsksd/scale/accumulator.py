@@ -20,7 +20,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from .._doors import door
+from .._doors import door, interruptible
 from .._typing import Array, ArrayLike, KernelLike, Rng, Score, SlicesLike
 from .._validate import (
     ArgumentError,
@@ -215,6 +215,7 @@ class Accumulator:
         self._absorb(part)
         return self
 
+    @interruptible
     def extend(self, chunks: Any, score: Score | None = None) -> Accumulator:
         """Add all chunks of a stream, or of an array that is read in blocks of rows.
 
@@ -270,6 +271,7 @@ class Accumulator:
                 problem = self._no_room()
             self._moments = problem or self._moments
 
+    @interruptible
     def merge(self, other: Accumulator) -> Accumulator:
         """Add the sums of another accumulator.
 
@@ -375,6 +377,7 @@ class Accumulator:
         )
 
     @property
+    @interruptible
     def statistics(self) -> Array:
         """U-statistic of each slice."""
         if self.n < 2:
@@ -401,6 +404,7 @@ class Accumulator:
                 near[q, cell] = held[first : bisect.bisect_right(held, cell + reach)]
         return near
 
+    @interruptible
     def spectrum(self) -> Array:
         """Eigenvalues of the centred Stein matrix over n.
 
@@ -451,6 +455,7 @@ class Accumulator:
             remedy=("Take a larger ", Option("bandwidth"), ", or gof_test with ", _WILD, also),
         )
 
+    @interruptible
     def result(self, *, n_resamples: int = 1000, rng: Rng = None) -> GofResult:
         """Test all samples so far, with the limit distribution as the null.
 

@@ -18,7 +18,8 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from .._doors import door
-from .._progress import ProgressBar
+from .._progress import shown_progress
+from .._strict import drawn_as_the_caller_has_it
 from .._typing import Rng
 from .._validate import (
     ArgumentError,
@@ -126,13 +127,13 @@ def gof_batch(
     on_device = options.get("engine") in DEVICE_ENGINES
     jobs = _check_jobs(n_jobs, client, on_device)
     _check_problems(problems)
+    show = shown_progress(progress, "gof_batch")
     seeds = cast(np.random.SeedSequence, check_rng(rng).bit_generator.seed_seq)
     total = len(problems) if isinstance(problems, Sized) else None
     saved = None
     if checkpoint is not None:
         saved = Checkpoint(checkpoint, seeds, fixed=rng is not None, total=total)
         seeds = saved.seeds
-    show = progress if callable(progress) else ProgressBar("gof_batch") if progress else None
     ledger = _Ledger(total, show)
     waiting = _waiting(problems, options, seeds, ledger, saved, as_parcels=jobs > 1)
     outcomes = _outcomes(waiting, client, jobs, on_device)
@@ -219,7 +220,7 @@ def _waiting(
     as_parcels: bool,
 ) -> Iterator[Problem | Parcel]:
     """Yield what is to be tested; enter bad problems and known results in the ledger."""
-    for number, given in enumerate(problems):
+    for number, given in enumerate(drawn_as_the_caller_has_it(problems)):
         seed = seeds.spawn(1)[0]
         ledger.names.append(str(number))
         try:

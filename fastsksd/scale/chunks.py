@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from .._strict import as_the_caller_has_it, drawn_as_the_caller_has_it
 from .._typing import Array
 from .._validate import ArgumentError, ArgumentTypeError, check_score, score_is_array
 from ..procedure.chains import check_draws, evaluate_draws
@@ -172,7 +173,7 @@ def _drawn_first(array: np.ndarray, score: Any, rows: np.ndarray) -> Iterator[Ch
 
 def _streamed(chunks: Any, score: Any) -> Iterator[Chunk]:
     d = None
-    for number, x in enumerate(chunks):
+    for number, x in enumerate(drawn_as_the_caller_has_it(chunks)):
         values = score
         if isinstance(x, tuple):
             if score is not None or len(x) != 2:
@@ -220,6 +221,8 @@ def _blocks(array: Any, score: Any) -> Iterator[Chunk]:
             block: Any = slice(start, start + rows)
             if axis:
                 block = (slice(None), block)
-            yield Chunk(number, array[block], score[block] if values else score)
+            with as_the_caller_has_it():
+                x, at_x = array[block], score[block] if values else score
+            yield Chunk(number, x, at_x)
 
     return blocks()

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .._doors import door
+from .._doors import door, interruptible
 from .._typing import Array, ArrayLike, KernelLike, Rng, Score
 from .._validate import (
     ArgumentError,
@@ -259,6 +259,7 @@ class FamilyAccumulator:
         pieces = list(chains.pieces(self.row, x, scores))
         return pieces, count, chains.chains * chains.used(self.row + count)
 
+    @interruptible
     def extend(self, chunks: Any, score: Score | None = None) -> FamilyAccumulator:
         """Add all chunks of a stream, or of an array that is read in blocks of rows.
 
@@ -278,6 +279,7 @@ class FamilyAccumulator:
         """
         return Rows(chunks, score).add_to(self)
 
+    @interruptible
     def merge(self, other: FamilyAccumulator) -> FamilyAccumulator:
         """Add the sums of another accumulator, of other rows.
 
@@ -339,6 +341,7 @@ class FamilyAccumulator:
                 "the accumulator was interrupted while sums were added; go on from a copy."
             )
 
+    @interruptible
     def result(self, *, null: str = "wild", n_resamples: int = 1000, rng: Rng = None) -> GofResult:
         """Test all samples so far.
 

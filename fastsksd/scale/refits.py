@@ -16,7 +16,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from .._progress import ProgressBar
+from .._progress import shown_progress
+from .._strict import as_the_caller_has_it
 from .._typing import Array, Rng
 from .._validate import (
     ArgumentError,
@@ -254,7 +255,9 @@ def names_of(examined: Examined) -> tuple[str, ...]:
 
 def drawn(model: Any, n: int, d: int, rng: np.random.Generator) -> Array:
     """Samples of a model."""
-    return check_samples(model.sample(n, rng=rng), "fit.sample", min_rows=n, d=d)
+    with as_the_caller_has_it():
+        x = model.sample(n, rng=rng)
+    return check_samples(x, "fit.sample", min_rows=n, d=d)
 
 
 def _can_be_drawn(model: Any, d: int) -> bool:
@@ -356,8 +359,7 @@ def _run(
         _check_travels(task)
     # Files and functions that show progress stay in this process.
     sent = dataclasses.replace(task, refit=Refit(task.refit.function, progress=False))
-    show = task.refit.progress
-    bar = show if callable(show) else ProgressBar("refits", first=book.n_done) if show else None
+    bar = shown_progress(task.refit.progress, "refits", first=book.n_done)
     work = sent if jobs == 1 else Sent(pickle.dumps(sent))
     outcomes = finished(work, waiting, jobs, died=lambda: (None, _DEATH))
     try:

@@ -31,9 +31,9 @@ from .._validate import (
 from ..engines.kernel_series import TOLERANCE
 from ..gof import gof_test
 from ..procedure.nulls import NULLS, check_resamples
-from ..procedure.plan import GROUPS, NOTHING_TO_CHOOSE, Options, check_debias
+from ..procedure.plan import GROUPS, NOTHING_TO_CHOOSE, Options
 from ..result import GofResult
-from ..score_difference import ESTIMATORS, needs_function
+from ..score_difference import ESTIMATORS, check_debias, needs_function
 from ..slices import active_slices, check_basis
 from .accumulator import Accumulator
 from .chunks import Chunk, Rows

@@ -20,6 +20,11 @@ def often(usual, *rare):
     return st.sampled_from([*[usual] * (3 * len(rare)), *rare])
 
 
+def rarely(rare, usual):
+    """One time in 25 or so from the first strategy, else from the second."""
+    return st.integers(0, 24).flatmap(lambda k: rare if k == 24 else usual)
+
+
 @dataclass(frozen=True)
 class Samples:
     """Samples of a seed: their distribution, unit, form, and what is wrong with them."""
