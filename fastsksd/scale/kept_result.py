@@ -68,7 +68,10 @@ def result_of_record(record: dict[str, Any]) -> GofResult:
         for start in result.chains.start:
             _check(start, _START)
     # NaN where there are too few draws to tell; then no verdict is made from it.
-    if math.isnan(result.pvalue) and not result.draws_needed:
+    pvalues = [result.pvalue]
+    for member in result.members:
+        pvalues += [member.pvalue, member.adjusted_pvalue]
+    if any(map(math.isnan, pvalues)) and not result.draws_needed:
         raise ValueError("no p-value")
     count = 1 if result.slices is None else len(result.slices)
     if result.slice_statistics.shape != (count,) or result.bandwidths.shape != (count,):
@@ -168,8 +171,8 @@ _MEMBER: _Wanted = {
     "multiple": _or_none(_number(_POSITIVE)),
     "part": _is_text,
     "statistic": _number(),
-    "pvalue": _number(0.0, 1.0),
-    "adjusted_pvalue": _number(0.0, 1.0),
+    "pvalue": _or_nan(_number(0.0, 1.0)),
+    "adjusted_pvalue": _or_nan(_number(0.0, 1.0)),
     "n_slices": is_count,
 }
 _TOLERATED: _Wanted = {
