@@ -76,14 +76,16 @@ def _cell(
     hidden: int | None = None,
     headline: bool = False,
     few: bool = False,
+    low: bool = False,
 ) -> dict[str, Any]:
     cell = dict(family=family, problem=problem, d=d, n=n, hidden=hidden, size=size)
-    return dict(cell, headline=headline, few=few)
+    return dict(cell, headline=headline, few=few, low=low)
 
 
 _BENCHMARKS = ("Laplace", "Student t", "diffusion")
 _LOW = ("Laplace", "t(5)", "normal")
-# In the order of the runs. `few`: nearly every test rejects, or a trial is dear.
+# In the order of the runs. `few`: nearly every test rejects, or a trial is dear. `low`: as many
+# trials as of RFSD.
 CELLS = [
     *(_cell("RBM", "RBM", 50, 1000, size, hidden=40, headline=True) for size in (0.01, 0.02, 0.0)),
     *(_cell("own", "Laplace, rotated", d, 1000, headline=True) for d in (30, 100)),
@@ -103,8 +105,8 @@ CELLS = [
     *(_cell("own", name, 30, 600) for name in ("wrong weights", "mixture")),
     *(_cell("modes", "two modes", d, 1000, w) for d in (1, 10, 100) for w in (0.5, 0.75, 1.0)),
     *(_cell("normal", "t(5)", d, 2000, few=True) for d in (32, 128)),
-    *(_cell("normal", "one variance", d, 1000, 1.7) for d in (2, 8)),
-    *(_cell("normal", name, d, 1000) for name in _LOW for d in (2, 8)),
+    *(_cell("normal", "one variance", d, 1000, 1.7, low=True) for d in (2, 8)),
+    *(_cell("normal", name, d, 1000, low=True) for name in _LOW for d in (2, 8)),
 ]  # fmt: skip
 
 
@@ -119,6 +121,7 @@ def _with_trials(headline: int, other: int, few: int, rfsd: int, rfsd_rbm: int) 
     cells = []
     for cell in CELLS:
         trials = headline if cell["headline"] else few if cell["few"] else other
+        trials = rfsd if cell["low"] else trials
         most = rfsd_rbm if cell["family"] == "RBM" else rfsd
         cells.append(dict(cell_of(cell)._asdict(), trials=trials, rfsd=min(trials, most)))
     return cells
