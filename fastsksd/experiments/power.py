@@ -105,11 +105,11 @@ def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[R
         seconds[name] = time.perf_counter() - start
         pvalues[name] = result.pvalue
         if name == AGGREGATE:
-            pvalues.update(_members_alone(result.members))
+            pvalues.update(members_alone(result.members))
     return [dict(task, level=level, model=model, p=pvalues, seconds=seconds)]
 
 
-def _members_alone(members: Iterable[Member]) -> dict[str, float]:
+def members_alone(members: Iterable[Member]) -> dict[str, float]:
     """p-value of each member as a test of its own.
 
     The halves of a cross-fitted one are combined by Bonferroni's inequality.

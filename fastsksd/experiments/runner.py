@@ -58,6 +58,7 @@ EXPERIMENTS = (
     "mcmc",
     "power",
     "peers",
+    "choices",
     "effects",
     "compare",
     "weights",

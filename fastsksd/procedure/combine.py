@@ -180,11 +180,14 @@ def _bounded(evaluations: Sequence[Evaluation], weights: Array) -> Combined:
     )
 
 
-def combine(statistics: Array, replicates: Array, weights: Array | float = 1.0) -> Combined:
+def combine(
+    statistics: Array, replicates: Array, weights: Array | float = 1.0, exponent: float = 1.0
+) -> Combined:
     """Combine members with statistics (k,) and replicates (k, n_resamples).
 
     Replicates are joint: drawn with the same weights of the samples. `weights` (k,) divide the
-    members' p-values; equal weights are 1.
+    members' p-values; equal weights are 1. The mean is ``(mean p^-a)^(-1/a)`` with the `exponent`
+    a: harmonic for 1, the smallest p-value for infinity, the geometric mean for 0.
     """
     check_statistic(replicates)
     members, null_members = _evidence(statistics, replicates, weights)
@@ -192,7 +195,7 @@ def combine(statistics: Array, replicates: Array, weights: Array | float = 1.0) 
     adjusted = np.array([resampling_pvalue(value, largest) for value in members])
     pairs = zip(statistics, replicates, strict=True)
     pvalues = np.array([resampling_pvalue(statistic, row) for statistic, row in pairs])
-    evidence, null = _neg_log10_mean(members), _neg_log10_mean(null_members)
+    evidence, null = (_neg_log10_mean(one, exponent) for one in (members, null_members))
     return Combined(
         float(evidence),
         resampling_pvalue(float(evidence), null),
@@ -204,10 +207,13 @@ def combine(statistics: Array, replicates: Array, weights: Array | float = 1.0) 
     )
 
 
-def _neg_log10_mean(neg_log10_p: Array) -> Array:
-    """``-log10`` of the harmonic mean of p-values along the first axis."""
+def _neg_log10_mean(neg_log10_p: Array, exponent: float) -> Array:
+    """``-log10`` of a power mean of p-values along the first axis, see `combine`."""
     largest = neg_log10_p.max(axis=0)
-    return largest + np.log10(np.mean(10.0 ** (neg_log10_p - largest), axis=0))
+    if exponent == 0 or np.isinf(exponent):
+        return largest if exponent else np.asarray(neg_log10_p.mean(axis=0))
+    powers = 10.0 ** (exponent * (neg_log10_p - largest))
+    return largest + np.log10(np.mean(powers, axis=0)) / exponent
 
 
 def step_down(statistics: Array, replicates: Array) -> Array:

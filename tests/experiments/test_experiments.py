@@ -292,7 +292,7 @@ def test_power_study_from_the_command_line(tmp_path, capsys, monkeypatch):
 def test_members_alone_are_the_members_of_the_result():
     x = models.Laplace(4).sample(120, rng=0)
     result = fs.gof_test(x, np.negative, n_resamples=49, rng=0)
-    alone = power._members_alone(result.members)
+    alone = power.members_alone(result.members)
     assert set(alone) == {power._member_name(member) for member in result.members}
     assert len(alone) == len({(m.name, m.multiple) for m in result.members})
     coordinates = next(m for m in result.members if m.name == "coordinates" and m.multiple == 1.0)
@@ -740,7 +740,8 @@ def test_peer_report_compares_with_the_best_and_with_the_published():
     # 16 samples on which KSDAgg alone rejects: 16 / sqrt(16) standard errors. RFSD is higher, but
     # has an eighth of the trials.
     label = "RBM, 40 hidden, sigma 0.01"
-    assert f"| {label} | 50 | 1000 | 0.10 | 0.50 | KSDAgg | 0.10 | 40 | -0.40 | -4.0 |" in text
+    expected = f"| {label} | 50 | 1000 | 0.10 | 0.50 | KSDAgg | 0.10 | 40 | -0.40 | -4.0 | yes |"
+    assert expected in text
     assert "FSSD 0.09, LSD 0.1, L1-IMQ 0.02, Cauchy RFF 0.19, AggInc 0.27, AggCom 0.34 |" in text
     words = " ".join(block.text for block in blocks if isinstance(block, report.Text))
     assert "mean over 1 cells: -0.400" in words
@@ -754,6 +755,19 @@ def test_peer_report_compares_with_the_best_and_with_the_published():
         assert f"| KSDAgg | 0.00 | 40 | {difference} |" in _text(blocks)
         words = " ".join(block.text for block in blocks if isinstance(block, report.Text))
         assert "(their number): none." in words
+
+
+def test_peer_report_has_kinds_on_which_nothing_was_chosen_apart():
+    cell = dict(family="RBM", problem="RBM", d=50, n=1000, hidden=40, size=0.01)
+    other = dict(family="own", problem="Laplace", d=100, n=1000, hidden=None, size=None)
+    rows = _peer_rows(cell, False, {"KSDAgg": 20}, trials=(40, 5))
+    rows += _peer_rows(other, False, {"default": 10}, trials=(40, 5))
+    rows += _peer_rows(dict(cell, size=0.0), True, {}, trials=(40, 5))
+    blocks = peers.report(rows, dict(peers.SCALES["paper"], cells=[cell, other]))
+    words = " ".join(block.text for block in blocks if isinstance(block, report.Text))
+    assert "mean over 2 cells: -0.125" in words and "over the 1 of other kinds +0.250" in words
+    rotated = peers.Cell("own", "Student t, rotated", 100, 1000, None, None)
+    assert peers.chosen_on(rotated) and not peers.chosen_on(rotated._replace(problem="Student t"))
 
 
 @pytest.mark.parametrize("chain", [False, True])

@@ -51,6 +51,26 @@ def test_each_value_is_judged_by_a_fit_to_the_others(outlier):
         np.testing.assert_allclose(df[k], 8 / stats.skew(others) ** 2, rtol=1e-9)
 
 
+@pytest.mark.parametrize("exponent", [1.0, 0.75, 0.5])
+def test_power_means_of_pvalues(exponent):
+    rng = np.random.default_rng(0)
+    statistics, replicates = rng.chisquare(3, 4) + 3.0, rng.chisquare(3, (4, 99))
+    weights = np.array([0.5, 0.5, 1.0, 2.0])
+    found = combine(statistics, replicates, weights, exponent)
+    p = 10.0**-found.neg_log10_p  # divided by their weights
+    expected = np.mean(p**-exponent) ** (-1.0 / exponent)
+    np.testing.assert_allclose(10.0**-found.evidence, expected, rtol=1e-10)
+    if exponent == 1.0:
+        assert found.pvalue == combine(statistics, replicates, weights).pvalue
+    # The smallest p-value and the geometric mean are its limits.
+    for limit, near, mean in ((np.inf, 1e4, p.min()), (0.0, 1e-6, np.exp(np.log(p).mean()))):
+        evidence = combine(statistics, replicates, weights, limit).evidence
+        np.testing.assert_allclose(10.0**-evidence, mean, rtol=1e-10)
+        np.testing.assert_allclose(
+            combine(statistics, replicates, weights, near).evidence, evidence, rtol=1e-3
+        )
+
+
 def test_constant_replicates_need_no_fit():
     for statistic in (0.0, 1.0):
         assert np.all(
