@@ -5,6 +5,8 @@ Draws of shape (chains, draws, d), a list of arrays (draws, d), or a label for e
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +15,7 @@ from .._typing import Array
 from .._validate import (
     ArgumentError,
     ArgumentTypeError,
+    NotFinite,
     Option,
     check_samples,
     counted,
@@ -133,6 +136,36 @@ def _joined(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
     return np.concatenate([np.asarray(one) for one in x]), score, labels
 
 
+def draw_numbers(labels: np.ndarray) -> np.ndarray:
+    """The place of every row in its chain, (n,), from labels of the chains."""
+    _, numbers = np.unique(labels, return_inverse=True)
+    order = np.argsort(numbers, kind="stable")
+    counts = np.bincount(numbers)
+    found = np.empty(numbers.size, dtype=int)
+    found[order] = np.arange(numbers.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    return found
+
+
+def draw_name(chain: Any, draw: Any) -> str:
+    """A row as the draw of a chain."""
+    return f"draw {draw} of chain {chain}"
+
+
+@contextlib.contextmanager
+def told_as_draws(labels: Any) -> Iterator[None]:
+    """Errors about rows that are not finite name chain and draw, where rows have `labels`."""
+    try:
+        yield
+    except NotFinite as error:
+        numbers = np.ravel(labels) if np.ndim(labels) == 1 else np.empty(0)
+        if not len(error.rows) or numbers.size <= error.rows.max() or (numbers == numbers[0]).all():
+            raise
+        place = draw_numbers(numbers)
+        raise error.with_draws(
+            [draw_name(numbers[row], place[row]) for row in error.rows.tolist()]
+        ) from error
+
+
 def check_draws(x: Any, name: str, *, min_rows: int = 0, d: int | None = None) -> Array:
     """Samples, (n, d), or draws of chains, (chains, draws, d), as finite float64."""
     shape = tuple(np.shape(x))
@@ -140,13 +173,15 @@ def check_draws(x: Any, name: str, *, min_rows: int = 0, d: int | None = None) -
         return check_samples(x, name, min_rows=min_rows, d=d)
     refuse_masked(name, x)
     flat = np.asarray(x).reshape(-1, shape[2])
-    return check_samples(flat, name, min_rows=min_rows, d=d).reshape(shape)
+    with told_as_draws(np.repeat(np.arange(shape[0]), shape[1])):
+        return check_samples(flat, name, min_rows=min_rows, d=d).reshape(shape)
 
 
 def evaluate_draws(score: Any, x: Array) -> Array:
     """Scores at samples, (n, d), or at draws of chains, (chains, draws, d)."""
-    flat, values, _ = flattened(x, score, None)
-    return evaluate_score(values, flat).reshape(x.shape)
+    flat, values, labels = flattened(x, score, None)
+    with told_as_draws(labels):
+        return evaluate_score(values, flat).reshape(x.shape)
 
 
 def as_chains(chains: Any, n: int) -> Chains | None:
