@@ -61,6 +61,7 @@ def flattened(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
 
     Anything else is returned as it is.
     """
+    x, score = _of_arrays(x), _of_arrays(score)
     for name, value in (("x", x), ("score", score)):
         for one in value if _is_list_of_chains(value) else (value,):
             refuse_masked(name, one)
@@ -93,6 +94,19 @@ def flattened(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
         score = values.reshape(-1, shape[2])
     labels = np.repeat(np.arange(shape[0]), shape[1])
     return np.asarray(x).reshape(-1, shape[2]), score, labels
+
+
+def _of_arrays(x: Any) -> Any:
+    """Lists of lists of draws as a list of arrays; anything else as it is."""
+    if not isinstance(x, (list, tuple)) or not all(isinstance(one, (list, tuple)) for one in x):
+        return x
+    if not x or not all(one and np.ndim(one[0]) == 1 for one in x):
+        return x
+    try:
+        arrays = [np.asarray(one) for one in x]
+    except ValueError:  # rows of different lengths, which other checks name
+        return x
+    return arrays if all(one.ndim == 2 for one in arrays) else x
 
 
 def _is_list_of_chains(x: Any) -> bool:
@@ -128,6 +142,7 @@ def _joined(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
             + ", ".join(map(str, widths)),
         )
     if score_is_array(score):
+        score = list(score) if getattr(score, "ndim", 0) == 3 else score
         shapes = [tuple(np.shape(one)) for one in x]
         if not _is_list_of_chains(score) or [tuple(np.shape(one)) for one in score] != shapes:
             raise ArgumentError("score", "must be a list of arrays of the shapes of the chains")

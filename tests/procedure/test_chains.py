@@ -169,6 +169,28 @@ def test_a_list_of_chains_of_unequal_length():
         fs.gof_test([first, second], np.negative, chains=labels)
 
 
+def test_nested_lists_are_chains():
+    x = chains(3, 200, 0.5)
+    expected = fs.gof_test(x, np.negative, **QUICK)
+    for draws, score in (
+        (x.tolist(), np.negative),
+        (x.tolist(), (-x).tolist()),
+        (x.tolist(), -x),
+        (x, (-x).tolist()),
+        ([list(one) for one in x], np.negative),
+    ):
+        result = fs.gof_test(draws, score, **QUICK)
+        assert result.pvalue == expected.pvalue and result.lag == expected.lag
+        assert len(result.chains.chains) == 3
+    unequal = [x[0].tolist(), x[1, :40].tolist()]
+    assert fs.gof_test(unequal, np.negative, **QUICK).chains.chains[1].draws == 40
+    plain = fs.gof_test(x[0].tolist(), np.negative, **QUICK)
+    assert plain.chains is None and plain.pvalue == fs.gof_test(x[0], np.negative, **QUICK).pvalue
+    ragged = [x[0].tolist(), [*x[1].tolist(), [0.0]]]
+    with pytest.raises((ValueError, TypeError), match="`x`"):
+        fs.gof_test(ragged, np.negative, **QUICK)
+
+
 def test_draws_that_are_not_finite_are_named_by_chain():
     x = chains(4, 60, 0.0, d=3)
     wrong = x.copy()
