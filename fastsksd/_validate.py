@@ -129,6 +129,25 @@ class ArgumentTypeError(AboutArgument, TypeError):
     """An argument is of a type that can't be used."""
 
 
+class NotFinite(ArgumentError):
+    """NaN or infinity in some rows of an array, which may be draws of chains."""
+
+    found = ""
+    rows = np.empty(0, dtype=int)
+
+    @classmethod
+    def of(cls, name: str, found: str, rows: np.ndarray) -> NotFinite:
+        """The error about rows by number; `found` is the problem without them."""
+        which = "row" if rows.size == 1 else "rows"
+        error = cls(name, f"{found} ({which} {first_few(rows)})")
+        error.found, error.rows = found, rows
+        return error
+
+    def with_draws(self, draws: Sequence[str]) -> ArgumentError:
+        """The same about draws, which have names."""
+        return ArgumentError(self.argument, f"{self.found} ({first_few(draws)})")
+
+
 class Overflow(ArgumentError):
     """Numbers so large, or so small, that a statistic is not finite."""
 
@@ -475,8 +494,7 @@ def _check_finite(name: str, array: Array, returned: bool = False) -> None:
     rows = np.flatnonzero(bad.any(axis=1))
     verb = "returned" if returned else "holds"
     count = f"{rows.size} of {counted(array.shape[0], 'row')}"
-    which = "row" if rows.size == 1 else "rows"
-    raise ArgumentError(name, f"{verb} NaN or infinity in {count} ({which} {first_few(rows)})")
+    raise NotFinite.of(name, f"{verb} NaN or infinity in {count}", rows)
 
 
 def _listing(choices: Iterable[str]) -> str:

@@ -35,7 +35,7 @@ from .compute.projections import dependent_columns
 from .effects import FEWEST, check_tolerance
 from .engines import TOLERANCE
 from .kernels import GIVEN, FlatProjection, constant_columns, shown_columns
-from .procedure.chains import as_chains, flattened
+from .procedure.chains import as_chains, flattened, told_as_draws
 from .procedure.combine import Verdict, decide
 from .procedure.evaluate import evaluate
 from .procedure.evaluation import Outcome
@@ -432,7 +432,8 @@ def examine(x: Any, score: Any, options: Options) -> Examined:
     baseline = as_baseline(options.method)
     x, score, labels = flattened(x, score, options.chains)
     options = dataclasses.replace(options, chains=labels)
-    samples = check_samples(x)
+    with told_as_draws(labels):
+        samples = check_samples(x)
     names = coordinate_names(x, samples.shape[1], options)
     of_chains = as_chains(labels, len(samples))
     if baseline is None or baseline.needs_score:
@@ -444,7 +445,8 @@ def examine(x: Any, score: Any, options: Options) -> Examined:
     plan = in_own_units(make_plan(options, baseline, *samples.shape), samples)
     if plan.is_sliced and isinstance(plan.kernel.bandwidth, str):
         _check_columns_vary(samples, names)
-    split = make_split(plan, samples, score, of_chains)
+    with told_as_draws(labels):
+        split = make_split(plan, samples, score, of_chains)
     try:
         with engines.session(*split.arrays()):
             found = search(plan, split)

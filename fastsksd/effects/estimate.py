@@ -17,7 +17,7 @@ from .._validate import (
     column_names,
     evaluate_score,
 )
-from ..procedure.chains import as_chains, flattened
+from ..procedure.chains import as_chains, flattened, told_as_draws
 from ..procedure.correlations import pair_correlations
 from ..procedure.location_scale import LocationScale, ScoreRegression
 from ..procedure.modes import find_modes
@@ -98,12 +98,14 @@ def effect_sizes(
     """
     x, score, rows = flattened(x, score, chains)
     names = column_names(x) if names is None else names
-    samples = check_samples(x, min_rows=FEWEST)
+    with told_as_draws(rows):
+        samples = check_samples(x, min_rows=FEWEST)
     d = samples.shape[1]
     coordinates = check_coordinates(names, d)
     of_chains = as_chains(rows, samples.shape[0])
     labels = None if of_chains is None else of_chains.numbers
-    scores = evaluate_score(check_score(score), samples)
+    with told_as_draws(rows):
+        scores = evaluate_score(check_score(score), samples)
     directions = None if slices is None else as_slices(slices, d)
     effects = coordinate_effects(samples, scores, coordinates, labels)
     if directions is not None:

@@ -2,7 +2,9 @@
 
 Draws are in unconstrained space, where the model's density is positive everywhere, and the score
 includes the Jacobian of the transform. On bounded support the Stein identity fails, and a right
-posterior would be rejected. Divergent and non-finite draws are errors, or are removed on request.
+posterior would be rejected. Divergent draws are kept unless asked for otherwise: they are draws of
+the chain all the same, and their number is told. Non-finite ones are errors, or are removed on
+request.
 
 Some columns of the draws with the same columns of the joint score still make a valid test: by the
 Stein identity, ``E[s_i(x) f(x_A) + d_i f(x_A)] = 0`` for i in A and every f of the columns A alone.

@@ -140,7 +140,7 @@ def variables_of(
         return {str(name): _labelled(name, members[name]) for name in members.data_vars}
     if hasattr(idata, "data_vars"):
         return {str(name): _labelled(name, idata[name]) for name in idata.data_vars}
-    variables = {name: np.asarray(values) for name, values in idata.items()}
+    variables = {name: _array(name, values) for name, values in idata.items()}
     shapes = {values.shape[:2] for values in variables.values()}
     if len(shapes) != 1 or len(next(iter(shapes))) != 2:
         raise ValueError(
@@ -152,6 +152,19 @@ def variables_of(
         name: (values, [range(size) for size in values.shape[2:]])
         for name, values in variables.items()
     }
+
+
+def _array(name: str, values: Any) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        lengths = ", ".join(str(len(one)) for one in values)
+        raise ArgumentError(
+            "idata",
+            f"must hold arrays (chains, draws, ...); {name!r} can't be read as one, with parts of "
+            f"length {lengths}",
+            remedy="Chains of unequal length can be given to fastsksd.gof_test, as a list.",
+        ) from error
 
 
 def diverging(idata: Any) -> np.ndarray | None:

@@ -234,15 +234,11 @@ def samples(
         rasterized=some.size > 500,
     )
     top = slice(0, min(_LABELLED, values.size))
-    listed = ", ".join(map(str, rows[top].tolist()))
+    listed = f"rows {', '.join(explanation.said(_LABELLED))}"
+    if explanation.draws is not None:
+        listed = "\n".join(explanation.said(_LABELLED))
     ax.plot(
-        places[top],
-        values[top],
-        "o",
-        color="none",
-        markeredgecolor=RED,
-        markersize=8,
-        label=f"rows {listed}",
+        places[top], values[top], "o", color="none", markeredgecolor=RED, markersize=8, label=listed
     )
     ax.axhline(values.mean(), color=BLACK, linestyle="--", linewidth=1.0, label="mean")
     ax.axhline(0.0, color=GREY, linewidth=0.8)

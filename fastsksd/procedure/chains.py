@@ -5,6 +5,8 @@ Draws of shape (chains, draws, d), a list of arrays (draws, d), or a label for e
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +15,7 @@ from .._typing import Array
 from .._validate import (
     ArgumentError,
     ArgumentTypeError,
+    NotFinite,
     Option,
     check_samples,
     counted,
@@ -58,6 +61,7 @@ def flattened(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
 
     Anything else is returned as it is.
     """
+    x, score = _of_arrays(x), _of_arrays(score)
     for name, value in (("x", x), ("score", score)):
         for one in value if _is_list_of_chains(value) else (value,):
             refuse_masked(name, one)
@@ -90,6 +94,19 @@ def flattened(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
         score = values.reshape(-1, shape[2])
     labels = np.repeat(np.arange(shape[0]), shape[1])
     return np.asarray(x).reshape(-1, shape[2]), score, labels
+
+
+def _of_arrays(x: Any) -> Any:
+    """Lists of lists of draws as a list of arrays; anything else as it is."""
+    if not isinstance(x, (list, tuple)) or not all(isinstance(one, (list, tuple)) for one in x):
+        return x
+    if not x or not all(one and np.ndim(one[0]) == 1 for one in x):
+        return x
+    try:
+        arrays = [np.asarray(one) for one in x]
+    except ValueError:  # rows of different lengths, which other checks name
+        return x
+    return arrays if all(one.ndim == 2 for one in arrays) else x
 
 
 def _is_list_of_chains(x: Any) -> bool:
@@ -125,12 +142,43 @@ def _joined(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
             + ", ".join(map(str, widths)),
         )
     if score_is_array(score):
+        score = list(score) if getattr(score, "ndim", 0) == 3 else score
         shapes = [tuple(np.shape(one)) for one in x]
         if not _is_list_of_chains(score) or [tuple(np.shape(one)) for one in score] != shapes:
             raise ArgumentError("score", "must be a list of arrays of the shapes of the chains")
         score = np.concatenate([np.asarray(one) for one in score])
     labels = np.repeat(np.arange(len(x)), [len(one) for one in x])
     return np.concatenate([np.asarray(one) for one in x]), score, labels
+
+
+def draw_numbers(labels: np.ndarray) -> np.ndarray:
+    """The place of every row in its chain, (n,), from labels of the chains."""
+    _, numbers = np.unique(labels, return_inverse=True)
+    order = np.argsort(numbers, kind="stable")
+    counts = np.bincount(numbers)
+    found = np.empty(numbers.size, dtype=int)
+    found[order] = np.arange(numbers.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    return found
+
+
+def draw_name(chain: Any, draw: Any) -> str:
+    """A row as the draw of a chain."""
+    return f"draw {draw} of chain {chain}"
+
+
+@contextlib.contextmanager
+def told_as_draws(labels: Any) -> Iterator[None]:
+    """Errors about rows that are not finite name chain and draw, where rows have `labels`."""
+    try:
+        yield
+    except NotFinite as error:
+        numbers = np.ravel(labels) if np.ndim(labels) == 1 else np.empty(0)
+        if not len(error.rows) or numbers.size <= error.rows.max() or (numbers == numbers[0]).all():
+            raise
+        place = draw_numbers(numbers)
+        raise error.with_draws(
+            [draw_name(numbers[row], place[row]) for row in error.rows.tolist()]
+        ) from error
 
 
 def check_draws(x: Any, name: str, *, min_rows: int = 0, d: int | None = None) -> Array:
@@ -140,13 +188,15 @@ def check_draws(x: Any, name: str, *, min_rows: int = 0, d: int | None = None) -
         return check_samples(x, name, min_rows=min_rows, d=d)
     refuse_masked(name, x)
     flat = np.asarray(x).reshape(-1, shape[2])
-    return check_samples(flat, name, min_rows=min_rows, d=d).reshape(shape)
+    with told_as_draws(np.repeat(np.arange(shape[0]), shape[1])):
+        return check_samples(flat, name, min_rows=min_rows, d=d).reshape(shape)
 
 
 def evaluate_draws(score: Any, x: Array) -> Array:
     """Scores at samples, (n, d), or at draws of chains, (chains, draws, d)."""
-    flat, values, _ = flattened(x, score, None)
-    return evaluate_score(values, flat).reshape(x.shape)
+    flat, values, labels = flattened(x, score, None)
+    with told_as_draws(labels):
+        return evaluate_score(values, flat).reshape(x.shape)
 
 
 def as_chains(chains: Any, n: int) -> Chains | None:

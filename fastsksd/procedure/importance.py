@@ -53,8 +53,11 @@ def check_weights(weights: Any, n: int) -> Array | None:
     for bad, what in ((~np.isfinite(w), "hold NaN or infinity"), (w < 0, "are negative")):
         if bad.any():
             rows = np.flatnonzero(bad)
+            logs = "If these are log weights, give np.exp(logs - logs.max())."
             raise ArgumentError(
-                "weights", f"{what} in {counted(rows.size, 'row')}: {first_few(rows)}"
+                "weights",
+                f"{what} in {counted(rows.size, 'row')}: {first_few(rows)}",
+                remedy=logs if (w < 0).sum() > 0.1 * n else None,
             )
     if np.count_nonzero(w) < 2:
         where = f"are all on row {int(np.argmax(w))}" if w.any() else "are all zero"

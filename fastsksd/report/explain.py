@@ -46,6 +46,7 @@ from ..engines.direct import DirectEngine
 from ..engines.folded import FoldedEngine, FoldPair
 from ..engines.pairs import statistic as pair_statistic
 from ..kernels import KERNELS, Kernel
+from ..procedure.chains import draw_name, draw_numbers
 from ..procedure.combine import step_down
 from ..procedure.nulls import Weights, check_resamples, resampling_pvalue, resampling_scale
 from ..procedure.split import Samples
@@ -59,6 +60,7 @@ from .witness import Witness, moments_of, witness_of
 if TYPE_CHECKING:
     from ..result import GofResult
 
+_DRAWS = 1000  # that are listed with their chains
 _MOST_WEIGHTS = 1.5e8  # resamples x samples x slices, beyond which fewer resamples are drawn
 _LEAST_RESAMPLES = 199
 
@@ -172,6 +174,9 @@ class Explanation:
         Names of the coordinates.
     caveats : tuple of Caveat
         What a reader should know before relying on it; ``str(caveat)`` is its text.
+    draws : tuple of (chain, int), or None
+        Label of the chain of each of the first 1000 of `indices`, and which of its draws it is;
+        None without several chains.
 
     See Also
     --------
@@ -205,6 +210,24 @@ class Explanation:
     along: Array
     names: tuple[str, ...]
     caveats: tuple[Caveat, ...]
+    draws: tuple[tuple[Any, int], ...] | None = None
+
+    def said(self, count: int) -> list[str]:
+        """The samples with the largest contributions in words: rows, or draws of chains.
+
+        Parameters
+        ----------
+        count : int
+            How many.
+
+        Returns
+        -------
+        list of str
+            As "445", or "draw 45 of chain 1".
+        """
+        if self.draws is None:
+            return list(map(str, self.indices[:count].tolist()))
+        return [draw_name(*one) for one in self.draws[:count]]
 
     def to_dict(self, samples: int | None = 20) -> dict[str, Any]:
         """All of it as plain data that JSON can hold.
@@ -229,6 +252,7 @@ class Explanation:
             "samples": {
                 "indices": self.indices[:count].tolist(),
                 "contributions": self.contributions[:count].tolist(),
+                **({} if self.draws is None else {"draws": list(map(list, self.draws[:count]))}),
             },
             "names": list(self.names),
             "caveats": [str(caveat) for caveat in self.caveats],
@@ -318,15 +342,17 @@ def explain(
     outliers = caveats_of_outliers(
         (samples.rows, loaded.y[order[:n_slices]]), (whole.rows, whole.x.T)
     )
+    ranked = _sorted(samples.rows, contributions, along)
     return Explanation(
         tuple(explained),
         statistics,
         pvalues,
         adjusted,
         allows_for,
-        *_sorted(samples.rows, contributions, along),
+        *ranked,
         names,
         caveats + outliers,
+        _draws(result, ranked[0]) if tested else None,
     )
 
 
@@ -559,11 +585,21 @@ def _explanation_without_slices(
     ranked = _sorted(samples.rows, _contributions(pairs), np.empty(0))
     caveats = caveats_of_samples(result, samples, None, names)
     none = np.empty(0)
-    return Explanation((), none, none, none, "", *ranked, names, caveats)
+    draws = _draws(result, ranked[0]) if tested else None
+    return Explanation((), none, none, none, "", *ranked, names, caveats, draws)
 
 
 def _contributions(pairs: Any) -> Array:
     return pairs.row_sums() / (pairs.n - 1.0)
+
+
+def _draws(result: GofResult, rows: np.ndarray) -> tuple[tuple[Any, int], ...] | None:
+    """Chain and draw of some rows; None where there are not several chains."""
+    report, chain = result.chains, result._chain
+    if report is None or chain is None or len(report.chains) == 1:
+        return None
+    labels, place = [one.chain for one in report.chains], draw_numbers(chain)
+    return tuple((labels[chain[row]], int(place[row])) for row in rows[:_DRAWS].tolist())
 
 
 def _sorted(rows: Array, values: Array, along: Array) -> tuple[Array, Array, Array]:

@@ -407,8 +407,11 @@ def _notes(explanation: Explanation) -> list[str]:
         if len(explanation.names) > 1:
             notes.append("shapes are those of the samples given the other coordinates")
         notes.append(f"adjusted p-values allow for {explanation.allows_for}")
-    largest = ", ".join(map(str, explanation.indices[:5].tolist()))
-    notes.append(f"rows with the largest contributions (of {explanation.indices.size}): {largest}")
+    what = "rows" if explanation.draws is None else "draws"
+    largest = ", ".join(explanation.said(5))
+    notes.append(
+        f"{what} with the largest contributions (of {explanation.indices.size}): {largest}"
+    )
     return [*notes, *map(str, explanation.caveats)]
 
 

@@ -465,8 +465,9 @@ def _middle(regions: Sequence[Region]) -> float:
 
 
 def _rows(explanation: Explanation) -> list[str]:
-    rows = [str(index) for index in explanation.indices[:3].tolist()]
+    rows = explanation.said(3)
     if len(rows) < 2:
         return []
     listed = f"{', '.join(rows[:-1])} and {rows[-1]}"
-    return [f"The samples with the largest contributions are rows {listed}."]
+    what = "rows " if explanation.draws is None else ""
+    return [f"The samples with the largest contributions are {what}{listed}."]

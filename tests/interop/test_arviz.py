@@ -54,6 +54,12 @@ def idata(request):
     return request.param()
 
 
+def test_a_mapping_with_chains_of_unequal_length():
+    x = RNG.standard_normal((2, 200))
+    with pytest.raises(ValueError, match=r"`idata` must hold arrays.*'a' can't.*length 200, 100"):
+        fs.interop.arviz.draws({"a": [x[0], x[1, :100]]}, score=np.negative)
+
+
 def test_variables_with_a_score(idata):
     draws = fs.interop.arviz.draws(idata, score=lambda x: -x, on_divergence="keep")
     assert draws.names == ("mu", "theta[Choate]", "theta[Deerfield]", "theta[Andover]")

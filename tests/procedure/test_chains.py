@@ -169,6 +169,70 @@ def test_a_list_of_chains_of_unequal_length():
         fs.gof_test([first, second], np.negative, chains=labels)
 
 
+def test_nested_lists_are_chains():
+    x = chains(3, 200, 0.5)
+    expected = fs.gof_test(x, np.negative, **QUICK)
+    for draws, score in (
+        (x.tolist(), np.negative),
+        (x.tolist(), (-x).tolist()),
+        (x.tolist(), -x),
+        (x, (-x).tolist()),
+        ([list(one) for one in x], np.negative),
+    ):
+        result = fs.gof_test(draws, score, **QUICK)
+        assert result.pvalue == expected.pvalue and result.lag == expected.lag
+        assert len(result.chains.chains) == 3
+    unequal = [x[0].tolist(), x[1, :40].tolist()]
+    assert fs.gof_test(unequal, np.negative, **QUICK).chains.chains[1].draws == 40
+    plain = fs.gof_test(x[0].tolist(), np.negative, **QUICK)
+    assert plain.chains is None and plain.pvalue == fs.gof_test(x[0], np.negative, **QUICK).pvalue
+    ragged = [x[0].tolist(), [*x[1].tolist(), [0.0]]]
+    with pytest.raises((ValueError, TypeError), match="`x`"):
+        fs.gof_test(ragged, np.negative, **QUICK)
+
+
+def test_draws_that_are_not_finite_are_named_by_chain():
+    x = chains(4, 60, 0.0, d=3)
+    wrong = x.copy()
+    wrong[0, 3, 1] = wrong[2, 5, 0] = np.nan
+    said = r"holds NaN or infinity in 2 of 240 rows \(draw 3 of chain 0, draw 5 of chain 2\)"
+    labels = np.repeat(list("badc"), 60)
+    for call in (fs.gof_test, fs.effect_sizes):
+        with pytest.raises(ValueError, match=f"`x` {said}"):
+            call(wrong, np.negative)
+        with pytest.raises(ValueError, match=f"`x` {said}"):
+            call(list(wrong), np.negative)
+        with pytest.raises(ValueError, match=f"`score` {said}"):
+            call(x, -wrong)
+        with pytest.raises(ValueError, match=r"\(draw 3 of chain b, draw 5 of chain d\)"):
+            call(wrong.reshape(-1, 3), np.negative, chains=labels)
+        with pytest.raises(ValueError, match=r"`score` returned NaN.* \(draw 3 of chain 0, draw"):
+            call(x, lambda z: np.where(np.isnan(wrong.reshape(-1, 3)), np.nan, -z))
+    with pytest.raises(ValueError, match=r"chunk 0: `x` holds .* \(draw 3 of chain 0"):
+        fs.gof_stream([(wrong, -x)], chains=True)
+    with pytest.raises(ValueError, match=r"in 2 of 240 rows \(rows 3, 125\)"):
+        fs.gof_test(wrong.reshape(-1, 3), np.negative, chains=True)
+
+
+def test_explanations_name_chain_and_draw():
+    x = chains(3, 300, 0.0, d=2)
+    x[1, 7] = [4.0, -4.0]
+    x[2] *= 1.5
+    labels = np.repeat(["p", "q", "r"], 300)
+    result = fs.gof_test(x.reshape(-1, 2), np.negative, chains=labels, **QUICK)
+    explanation = result.explain()
+    for row, (chain, draw) in zip(explanation.indices.tolist(), explanation.draws, strict=True):
+        assert (row // 300, row % 300) == ("pqr".index(chain), draw)
+    first = "draw {1} of chain {0}".format(*explanation.draws[0])
+    assert (
+        first in result.summary()
+        and first in repr(explanation)
+        and "rows " not in repr(explanation)
+    )
+    assert explanation.to_dict()["samples"]["draws"][0] == list(explanation.draws[0])
+    assert fs.gof_test(x[0], np.negative, chains=True, **QUICK).explain().draws is None
+
+
 def test_masked_draws_are_refused():
     x = np.ma.masked_greater(chains(2, 100, 0.0), 2.0)
     for draws in (x, list(x)):

@@ -212,6 +212,8 @@ def test_baselines_with_weights(method):
 
 BAD = {
     "negative": (np.where(np.arange(40) == 3, -1.0, 1.0), "are negative in 1 row: 3"),
+    "logarithms": (-np.linspace(1.0, 3.0, 40), "If these are log weights, give np.exp"),
+    "logarithms of zero": (np.where(np.arange(40) == 3, -np.inf, -2.0), "If these are log"),
     "nan": (np.where(np.arange(40) == 3, np.nan, 1.0), "hold NaN or infinity in 1 row: 3"),
     "length": (np.ones(39), r"one number for each of 40 samples; got \(39,\)"),
     "shape": (np.ones((40, 1)), r"got \(40, 1\)"),
