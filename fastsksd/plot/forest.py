@@ -12,6 +12,7 @@ from .canvas import (
     BARS,
     BLACK,
     BLUE,
+    GREY,
     RED,
     add_legend,
     axes_or_new,
@@ -33,7 +34,8 @@ def effects(what: GofResult | Effects, *, ax: Axes | None = None) -> Axes:
     """Draw a forest plot of effect sizes: shifts and stretches with their intervals.
 
     Shifts are circles, to be read on the lower axis, and stretches are squares, on the upper one.
-    They are filled where the interval excludes a correct model.
+    They are filled where the interval excludes a correct model. Intervals of rows whose numbers are
+    rough (`Effects.rough`) are grey and dashed.
 
     Parameters
     ----------
@@ -75,7 +77,9 @@ def effects(what: GofResult | Effects, *, ax: Axes | None = None) -> Axes:
             ends = np.array([value, *interval])
             if style == "s":
                 ends = np.log(np.clip(ends, 1e-6, 1e6))
-            ax.plot(ends[1:], [place + step] * 2, color=colour, linewidth=1.5)
+            colour = GREY if row.rough else colour
+            line = "--" if row.rough else "-"
+            ax.plot(ends[1:], [place + step] * 2, line, color=colour, linewidth=1.5)
             face = colour if far else "white"
             ax.plot(
                 ends[:1], [place + step], style, color=colour, markerfacecolor=face, markersize=5
@@ -91,6 +95,8 @@ def effects(what: GofResult | Effects, *, ax: Axes | None = None) -> Axes:
     _add_stretch_axis(ax)
     for style, colour, label in (("o", BLUE, "shift"), ("s", RED, "stretch")):
         ax.plot([], [], style, color=colour, label=label)
+    if any(row.rough for row in rows):
+        ax.plot([], [], "--", color=GREY, label="numbers are rough")
     add_legend(ax)
     title = counted_title("Effect sizes", len(rows), len(what))
     ax.set_title(f"{title}, {what.level:.0%} intervals", fontsize="medium")
