@@ -13,6 +13,7 @@ import fastsksd as fs
 from fastsksd.effects import Effect, Tolerance
 from fastsksd.experiments.effects import make_target
 from fastsksd.procedure.location_scale import marginal_pvalues
+from fastsksd.report.tables import estimate_cells
 from fastsksd.report.wording import effect_words
 from fastsksd.report.worst import worst_directions
 
@@ -720,3 +721,20 @@ def test_stretches_of_half_a_percent_are_within_at_a_million_samples():
     assert effects[0].stretched and effects[0].stretch_interval[1] < 1.008
     tolerated = Tolerance(shift=0.1, stretch=0.05).of(effects)
     assert tolerated.verdict == "within"
+
+
+def test_rough_rows_of_a_right_model_are_not_said_to_be_off():
+    x = np.random.default_rng(0).standard_cauchy((500, 2))
+    right = fs.effect_sizes(x, lambda x: -2.0 * x / (1.0 + x * x))
+    off = [row for row in right if row.rough and (row.shifted or row.stretched)]
+    assert right.rough.all() and not off
+    assert "can be relied on" not in repr(right) and "how large an effect may be" in repr(right)
+    wrong = fs.effect_sizes(x, lambda x: -2.0 * (x - 3.0) / (1.0 + (x - 3.0) ** 2))
+    assert "only the fact that something is off can be relied on" in repr(wrong)
+
+
+def test_intervals_without_end_are_not_known():
+    row = Effect("a", 0.1, (-0.2, 0.4), 1.0, (0.0, 7.8e9))
+    assert estimate_cells([row.stretch], [row.stretch_interval]) == [("1.00", "not known")]
+    assert estimate_cells([0.1], [(-np.inf, np.inf)]) == [("0.10", "not known")]
+    assert estimate_cells([0.1], [(-0.2, 0.4)]) == [("0.10", "-0.20 to 0.40")]

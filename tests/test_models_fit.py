@@ -130,6 +130,15 @@ def test_samples_that_no_model_fits(fit, x, message):
         fit(x)
 
 
+def test_ica_needs_samples_of_mean_zero():
+    truth = models.ICA([[2.0, 0.5], [0.0, 1.0]], df=3)
+    x = truth.sample(500, rng=0)
+    with pytest.raises(ValueError, match=r"`x` must have mean zero; that of column 1 is 4.97"):
+        models.ICA.fit(x + np.array([0.0, 5.0]))
+    for seed in range(20):
+        models.ICA.fit(truth.sample(30, rng=seed))
+
+
 def test_bad_options_of_fits():
     x = np.random.default_rng(0).standard_normal((20, 2))
     for call, name in (

@@ -1,5 +1,6 @@
 """Pictures show what the result holds and leave matplotlib as it was; HTML never fails."""
 
+import dataclasses
 import io
 import sys
 from itertools import pairwise
@@ -281,3 +282,16 @@ def test_ticks_of_stretches_do_not_run_into_each_other():
     (top,) = ax.child_axes
     places = top.get_xticks()
     assert places.size >= 3 and np.diff(places).min() > 0.05 * np.ptp(ax.get_xlim())
+
+
+def test_rough_effects_are_grey_and_dashed():
+    x = np.random.default_rng(0).standard_normal((200, 2))
+    found = fs.effect_sizes(x, np.negative)
+    rough = dataclasses.replace(found, linearity=np.array([0.1, 1.0]))
+    ax = fs.plot.effects(rough, ax=Figure().subplots())
+    styles = {line.get_linestyle() for line in ax.lines if len(line.get_ydata()) == 2}
+    assert styles == {"-", "--"}
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert "numbers are rough" in labels
+    plain = fs.plot.effects(found, ax=Figure().subplots())
+    assert "numbers are rough" not in [text.get_text() for text in plain.get_legend().get_texts()]

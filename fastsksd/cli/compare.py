@@ -15,7 +15,7 @@ from typing import Any
 from .._validate import counted
 from ..comparison import Comparison, compare
 from ..procedure.fitted import Refit
-from ..report.comparison import comparison_tables
+from ..report.comparison import comparison_notes, comparison_tables
 from ..report.tables import plain
 from .files import is_netcdf, open_file
 from .output import check_page
@@ -56,7 +56,7 @@ def run_compare(arguments: Namespace) -> int:
 
 def as_page(compared: Comparison, arguments: Namespace) -> str:
     """The comparison as one HTML page."""
-    from ..experiments.report import Heading, Table, Text, figure_of, page
+    from ..experiments.report import Heading, Items, Table, Text, figure_of, page
     from ..plot.canvas import new_figure
 
     blocks: list[Any] = [Text(compared.summary())]
@@ -69,6 +69,7 @@ def as_page(compared: Comparison, arguments: Namespace) -> str:
     titles = "Discrepancies, best first", "Differences"
     for title, (first, *rest) in zip(titles, comparison_tables(compared), strict=True):
         blocks += [Heading(title), Table(list(first), rest)]
+    blocks.append(Items(comparison_notes(compared)))
     blocks += [Heading("How it was made"), Text(arguments.line)]
     return page("Which is better?", blocks)
 

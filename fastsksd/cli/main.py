@@ -57,8 +57,23 @@ def train(text: str) -> str | float:
 
 def tolerance(text: str) -> dict[str, float]:
     """Tolerances of shift and stretch, from a flag."""
-    shift, stretch = map(float, text.split(","))
-    return {"shift": shift, "stretch": stretch}
+    names, parts = ("shift", "stretch"), text.split(",")
+    found = {}
+    try:
+        if "=" not in text:
+            found = dict(zip(names, map(float, parts), strict=True))
+        else:
+            for part in parts:
+                name, _, value = (one.strip() for one in part.partition("="))
+                if name not in names or name in found:
+                    raise ValueError(name)
+                found[name] = float(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            "must be a shift and a stretch, as 0.1,0.05, or one of them, as shift=0.1 or "
+            f"stretch=0.05; got {text!r}"
+        ) from None
+    return found
 
 
 _TEST = """\
@@ -88,7 +103,9 @@ examples:
     fastsksd test draws.npz:x --scores draws.npz:score --json --html report.html
 
 exit code: 0 when the model is not rejected, 1 when it is, 2 for an error, 3 when
-chains are too short, or effective samples too few, to tell.
+chains are too short, or effective samples too few, to tell. With --tolerance: 0
+when every effect is within it, whether the model is rejected or not, 1 when one
+is beyond, 3 when it is undecided.
 
 The density of the model must be on all of R^d: transform bounded variables (a
 variance, a probability) first, with the Jacobian in the score. The very first
@@ -233,7 +250,8 @@ _HOW: dict[str, dict[str, Any]] = {
         type=tolerance,
         metavar="SHIFT,STRETCH",
         help="effects that do not matter: a shift in standard deviations and a fraction by which "
-        "samples are wider or narrower, as 0.1,0.05; the report says whether they are within",
+        "samples are wider or narrower, as 0.1,0.05, or one of them, as shift=0.1; the report says "
+        "whether they are within, and so does the exit code",
     ),
     "--method": dict(choices=METHODS, help="sksd, or another test for comparison (default sksd)"),
 }

@@ -21,7 +21,16 @@ from ..effects import effects_of, has_effects
 from ..report.caveats import caveats_of
 from ..report.directions import direction, leading
 from ..report.explain import explain, is_explicable
-from ..report.tables import effects_table, facts, plain
+from ..report.tables import (
+    correlation_notes,
+    correlations_table,
+    effect_notes,
+    effects_table,
+    facts,
+    member_name,
+    plain,
+    sliced_member,
+)
 from ..report.wording import summary
 from ..result import GofResult
 from .shell import CommandError
@@ -128,7 +137,7 @@ def as_json(tested: Tested) -> str:
         "effects": effects_of(result, names=tested.names).to_dict()
         if has_effects(result)
         else None,
-        "discrepancy_interval": result.discrepancy_interval() if has_interval(result) else None,
+        "discrepancy": _discrepancy(result),
         "tolerated": None if result.tolerated is None else result.tolerated._asdict(),
         "chains": _chains(result),
         "fitted": _fitted(result),
@@ -139,6 +148,18 @@ def as_json(tested: Tested) -> str:
     return json.dumps(plain(content), indent=2, allow_nan=False)
 
 
+def _discrepancy(result: GofResult) -> dict[str, Any] | None:
+    """The discrepancy along the slices of a result, which of a family are those of one member."""
+    if not has_interval(result):
+        return None
+    along = member_name(sliced_member(result)) if result.members else "the slices"
+    return {
+        "value": float(result.slice_statistics.sum()),
+        "interval": result.discrepancy_interval(),
+        "along": along,
+    }
+
+
 def _fitted(result: GofResult) -> dict[str, Any] | None:
     if result.fitted is None:
         return None
@@ -147,7 +168,7 @@ def _fitted(result: GofResult) -> dict[str, Any] | None:
 
 def as_page(tested: Tested) -> str:
     """The outcome as one HTML page."""
-    from ..experiments.report import Heading, Table, Text, figure_of, page
+    from ..experiments.report import Heading, Items, Table, Text, figure_of, page
 
     result = tested.result
     blocks: list[Any] = [Text(_files(tested)), Text(_summary(tested))]
@@ -167,8 +188,14 @@ def as_page(tested: Tested) -> str:
         Table(["", ""], [item for item in known.items() if item[0] != "verdict"]),
     ]
     if has_effects(result):
-        first, *rest = effects_table(effects_of(result, names=tested.names))
-        blocks += [Heading("Effect sizes"), Table(list(first), rest)]
+        effects = effects_of(result, names=tested.names)
+        first, *rest = effects_table(effects)
+        blocks += [Heading("Effect sizes"), Table(list(first), rest), Items(effect_notes(effects))]
+        pairs = effects.correlations
+        if pairs is not None and pairs.off:
+            first, *rest = correlations_table(pairs)
+            blocks += [Heading("Correlations"), Table(list(first), rest)]
+            blocks.append(Items(correlation_notes(pairs)))
     if result.members:
         header = ["member", "bandwidth x", "samples", "statistic", "p-value", "adjusted p-value"]
         rows = [

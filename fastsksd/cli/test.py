@@ -47,7 +47,8 @@ def run_test(arguments: Namespace) -> int:
     """Carry out ``fastsksd test``.
 
     Returns the exit code: 0 when the model is not rejected, 1 when it is, 2 for an error, 3 when
-    chains are too short, or effective samples too few, to tell.
+    chains are too short, or effective samples too few, to tell. With a tolerance it is about the
+    effects: 0 when they are within, 1 when one is beyond, 3 when it is undecided.
     """
     samples = _samples(arguments)
     files = dict.fromkeys(("x", "chunks", "samples", "idata"), samples)
@@ -61,12 +62,18 @@ def run_test(arguments: Namespace) -> int:
         print(said, flush=True)
         if arguments.html is not None:
             Path(arguments.html).write_text(as_page(tested), encoding="utf-8")
-        return 3 if tested.result.draws_needed else int(tested.result.reject(arguments.alpha))
+        return _exit_code(tested.result, arguments.alpha)
     except (Exception, SystemExit) as error:
         if arguments.debug:
             raise
         print(f"fastsksd: {message(error, samples, shell)}", file=sys.stderr)
         return 2
+
+
+def _exit_code(result: GofResult, alpha: float) -> int:
+    if result.tolerated is not None:
+        return {"within": 0, "beyond": 1, "undecided": 3}[result.tolerated.verdict]
+    return 3 if result.draws_needed else int(result.reject(alpha))
 
 
 def _samples(arguments: Namespace) -> str:

@@ -76,8 +76,8 @@ class Correlations:
         Effective numbers of samples behind these errors.
     rough : (k,) array of bool
         Pairs of which only the fact that something is off can be relied on: the control variates
-        explain less than half of the variance of the product of the two, or the
-        samples are in separate groups along one of them.
+        explain less than half of the variance of the product of the two, or the effects of one of
+        them are rough (`Effects.rough`).
     n_pairs : int
         Number of all pairs, which simultaneous intervals allow for.
     level : float
@@ -110,7 +110,7 @@ class Correlations:
     simultaneous: bool = True
 
     @classmethod
-    def of(cls, found: PairCorrelations, names: Sequence[str], divided: np.ndarray) -> Correlations:
+    def of(cls, found: PairCorrelations, names: Sequence[str], rough: np.ndarray) -> Correlations:
         """A table of estimates.
 
         Parameters
@@ -119,8 +119,8 @@ class Correlations:
             Estimates.
         names : sequence of str
             Names of the coordinates.
-        divided : (d,) array of bool
-            Coordinates along which the samples are in separate groups.
+        rough : (d,) array of bool
+            Coordinates whose own effects are rough.
 
         Returns
         -------
@@ -134,7 +134,7 @@ class Correlations:
             found.model,
             found.errors,
             found.sizes,
-            (found.explained < _EXPLAINED) | divided[first] | divided[second],
+            (found.explained < _EXPLAINED) | rough[first] | rough[second],
             d * (d - 1) // 2,
         )
 

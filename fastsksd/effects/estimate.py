@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -120,11 +121,11 @@ def coordinate_effects(
     """Effects along the coordinates; parameters are as for `effect_sizes`, and were checked."""
     regression = ScoreRegression(x, scores)
     found = regression.along(None, chain)
-    divided = _divided(x, np.eye(x.shape[1]), found)
-    correlations = Correlations.of(pair_correlations(regression, chain), names, divided)
-    return Effects.of(
-        found, names, n_coordinates=x.shape[1], divided=divided, correlations=correlations
+    effects = Effects.of(
+        found, names, n_coordinates=x.shape[1], divided=_divided(x, np.eye(x.shape[1]), found)
     )
+    pairs = Correlations.of(pair_correlations(regression, chain), names, effects.rough)
+    return replace(effects, correlations=pairs)
 
 
 def _divided(x: Array, g: Array, found: LocationScale) -> np.ndarray:

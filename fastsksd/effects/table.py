@@ -190,7 +190,6 @@ class Effects:
         shear: tuple[Array, Array, Array] | None = None,
         across: Sequence[str | None] | None = None,
         divided: np.ndarray | None = None,
-        correlations: Correlations | None = None,
     ) -> Effects:
         """A table of estimates.
 
@@ -208,8 +207,6 @@ class Effects:
             Directions that shears are about.
         divided : (k,) array of bool, optional
             Rows along which the samples are in separate groups; none by default.
-        correlations : Correlations, optional
-            Those of pairs of coordinates.
 
         Returns
         -------
@@ -233,7 +230,6 @@ class Effects:
             found.apart_error,
             np.zeros(len(names), dtype=bool) if divided is None else divided,
             np.stack([*found.sizes, sizes]),
-            correlations=correlations,
         )
 
     @property

@@ -13,6 +13,7 @@ from .independent import student_curvature, student_draws, student_log_density, 
 _LARGEST_CONDITION = 1e12  # beyond it W^-1 x keeps fewer than four digits
 _MOST_STEPS = 500  # of a fit
 _FLAT = 1e-8  # largest entry of the relative gradient at the end of a fit
+_OFF_CENTRE, _NOISE = 0.1, 6.0  # means, in deviations and in standard errors, that are not zero
 _LEAST = 0.05  # smallest eigenvalue of the Hessian of a step
 
 
@@ -90,7 +91,7 @@ class ICA(Model):
         Parameters
         ----------
         x : (n, d) array
-            Samples, more of them than dimensions, of mean zero.
+            Samples, more of them than dimensions, of mean zero but for noise.
         df : float
             Degrees of freedom of the sources.
 
@@ -119,6 +120,16 @@ class ICA(Model):
         """
         df = check_number("df", df, 0, strict=True)
         x = check_fit_samples(x, lambda d: d + 1)
+        mean = x.mean(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            off = np.abs(mean) / x.std(axis=0)
+        k = int(np.argmax(np.nan_to_num(off, nan=0.0)))
+        if off[k] > max(_OFF_CENTRE, _NOISE / np.sqrt(len(x))):
+            raise ArgumentError(
+                "x",
+                f"must have mean zero; that of column {k} is {mean[k]:.3g}",
+                remedy="Subtract the means first.",
+            )
         return cls(np.linalg.inv(_fit_unmixing(x, df)), df)
 
     @interruptible

@@ -13,6 +13,7 @@ from .canvas import (
     BARS,
     BLACK,
     BLUE,
+    GREY,
     RED,
     add_legend,
     axes_or_new,
@@ -35,7 +36,8 @@ def effects(what: GofResult | Effects, *, ax: Axes | None = None) -> Axes:
     """Draw a forest plot of effect sizes: shifts and stretches with their intervals.
 
     Shifts are circles, to be read on the lower axis, and stretches are squares, on the upper one.
-    They are filled where the interval excludes a correct model.
+    They are filled where the interval excludes a correct model. Intervals of rows whose numbers are
+    rough (`Effects.rough`) are grey and dashed.
 
     Parameters
     ----------
@@ -92,7 +94,9 @@ def draw_forest(tables: Sequence[Effects], ax: Axes | None) -> Axes:
             most = _FARTHEST if style == "o" else max(_WIDEST, 1.5 * abs(ends[0]))
             near = np.clip(ends, -most, most)
             limits = np.array([min(limits[0], near.min()), max(limits[1], near.max())])
-            ax.plot(ends[1:], [place + step] * 2, color=colour, linewidth=1.5)
+            colour = GREY if row.rough else colour
+            line = "--" if row.rough else "-"
+            ax.plot(ends[1:], [place + step] * 2, line, color=colour, linewidth=1.5)
             face = colour if far else "white"
             ax.plot(
                 ends[:1], [place + step], style, color=colour, markerfacecolor=face, markersize=5
@@ -109,6 +113,8 @@ def draw_forest(tables: Sequence[Effects], ax: Axes | None) -> Axes:
     _add_stretch_axis(ax)
     for style, colour, label in (("o", BLUE, "shift"), ("s", RED, "stretch")):
         ax.plot([], [], style, color=colour, label=label)
+    if any(row.rough for row in rows):
+        ax.plot([], [], "--", color=GREY, label="numbers are rough")
     add_legend(ax)
     title = counted_title("Effect sizes", len(shown[0]), len(what))
     ax.set_title(f"{title}, {what.level:.0%} intervals", fontsize="medium")

@@ -25,6 +25,7 @@ _FEW = 100  # samples below which the multinomial bootstrap rejects too often
 _STEPS = 0.1  # distinct values of a coordinate, relative to samples, that are few
 _FOR_STEPS = 2000  # samples whose values are counted
 _LOOKED_AT = 20_000  # samples of which quantiles and separated modes are looked for
+_REJECTED = 0.05  # p-values that refits must allow for
 _MANY = 500  # samples from which on the limit distribution is trusted
 
 
@@ -77,7 +78,7 @@ def caveats_of(result: GofResult, explanation: Explanation | None) -> tuple[Cave
             )
         )
     if result.neighbour_correlation:
-        caveats.append(dependent(result.neighbour_correlation, weighted=result.weighted))
+        caveats.append(dependent_samples(result))
     if result.score_noise >= MATTERS:
         caveats.append(imprecise(result.score_noise))
     if result.fitted is not None:
@@ -100,6 +101,14 @@ def _of_fit(fitted: Fitted) -> list[Caveat]:
             "conservative"
         )
     ]
+    if 1.0 > _REJECTED * (1 + fitted.n_refits):
+        caveats.append(
+            Caveat(
+                f"p-values of {fitted.n_refits} refits are at least {1 / (1 + fitted.n_refits):.2g}"
+                ", and no model can be rejected",
+                (Option("n_resamples", 199),),
+            )
+        )
     if fitted.n_failed:
         caveats.append(
             Caveat(
@@ -129,7 +138,14 @@ def imprecise(noise: float) -> Caveat:
     )
 
 
-def dependent(correlation: float, *, weighted: bool = False) -> Caveat:
+def dependent_samples(result: GofResult) -> Caveat:
+    """Of the samples of a result whose neighbours are correlated."""
+    return dependent(
+        result.neighbour_correlation, weighted=result.weighted, fitted=result.fitted is not None
+    )
+
+
+def dependent(correlation: float, *, weighted: bool = False, fitted: bool = False) -> Caveat:
     """Of samples taken as independent whose neighbours are correlated."""
     text = (
         f"neighbouring samples depend on each other (correlation {correlation:.2g}), which makes "
@@ -137,6 +153,8 @@ def dependent(correlation: float, *, weighted: bool = False) -> Caveat:
     )
     if weighted:
         return Caveat(f"{text}; weights are for independent samples")
+    if fitted:
+        return Caveat(f"{text}; a test with a fit is for independent samples: thin them")
     return Caveat(text, (Option("null", "wild"), Option("lag", "auto")))
 
 
@@ -219,7 +237,7 @@ def separate(groups: Mapping[str, Sequence[float]], what: str) -> str:
     ]
     return (
         f"{', '.join(listed)}, and the {what} can't see whether these weights are right: "
-        "fastsksd.mode_weights compares them with a log-density or a score function"
+        "fastsksd.mode_weights in Python compares them with a log-density or a score function"
     )
 
 

@@ -22,14 +22,14 @@ def comparison_text(compared: Comparison) -> str:
     """The `repr` of a comparison."""
     first, second = comparison_tables(compared)
     alone = text_table("Comparison", first, [])
-    return "\n".join([alone, text_table("", second, _notes(compared)).lstrip("\n")])
+    return "\n".join([alone, text_table("", second, comparison_notes(compared)).lstrip("\n")])
 
 
 def comparison_html(compared: Comparison) -> str:
     """A comparison in a notebook."""
     first, second = comparison_tables(compared)
     return html_table("Discrepancies, best first", first, []) + html_table(
-        "Differences", second, _notes(compared)
+        "Differences", second, comparison_notes(compared)
     )
 
 
@@ -138,7 +138,8 @@ def _where(compared: Comparison, row: Difference) -> str:
     return f", most of it along {direction(leading(compared.slices.g[m], names), d)}"
 
 
-def _notes(compared: Comparison) -> list[str]:
+def comparison_notes(compared: Comparison) -> list[str]:
+    """What is to be said below the tables of a comparison."""
     notes = []
     if compared.draws_needed:
         notes.append(f"too short to tell: about {compared.draws_needed} draws needed")

@@ -15,7 +15,7 @@ from ..effects import Correlations, Effect, Effects, has_effects
 from ..procedure.combine import Member
 from ..procedure.fitted import Fitted
 from ..procedure.precision import MATTERS
-from .caveats import dependent, imprecise, swapped_axes
+from .caveats import dependent_samples, imprecise, swapped_axes
 from .directions import check_coordinates, coordinate_units, direction, leading, shown
 from .explain import Explanation, baseline_of
 
@@ -39,7 +39,7 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
             "p-value": f"{result.pvalue:.4g}",
         }
     if result.neighbour_correlation:
-        found["caution"] = str(dependent(result.neighbour_correlation, weighted=result.weighted))
+        found["caution"] = str(dependent_samples(result))
     if result.score_noise >= MATTERS:
         found["precision"] = str(imprecise(result.score_noise))
     if result.members:
@@ -307,16 +307,21 @@ def estimate_cells(
 def rough_note(effects: Effects) -> list[str]:
     """Notes that name the rows whose numbers are rough, if there are any."""
     notes, divided = [], effects.divided
-    if rough := [effects.names[k] for k in np.flatnonzero(effects.rough & ~divided)]:
-        notes.append(
-            f"numbers are rough, as shapes differ or the model is far from normal: {_some(rough)}; "
-            "only the fact that something is off can be relied on"
-        )
+    off = np.array([row.shifted or row.stretched for row in effects], dtype=bool)
+    for which, said in (
+        (off, "only the fact that something is off can be relied on"),
+        (~off, "nothing is seen to be off, but how large an effect may be can't be told"),
+    ):
+        if rough := [effects.names[k] for k in np.flatnonzero(effects.rough & ~divided & which)]:
+            notes.append(
+                "numbers are rough, as shapes differ or the model is far from normal: "
+                f"{_some(rough)}; {said}"
+            )
     if divided.any():
         notes.append(
             "numbers are rough, as the samples are in separate groups: "
             f"{_some([effects.names[k] for k in np.flatnonzero(divided)])}; what comes from wrong "
-            "weights of the groups is not seen, fastsksd.mode_weights compares them"
+            "weights of the groups is not seen, fastsksd.mode_weights in Python compares them"
         )
     return notes
 

@@ -69,6 +69,7 @@ def test_json_and_page(run, folder):
     page = (folder / "page.html").read_text()
     assert "Which is better?" in page
     assert "data:image/png" in page
+    assert "those with a letter in common" in page and "used to learn units" in page
 
 
 def test_files_for_one_model(run):

@@ -98,11 +98,15 @@ def test_json(run):
     assert len(said["members"]) > 5 and said["members"][0]["adjusted_pvalue"] == said["pvalue"]
     assert said["timings"]["total"] > 0 and said["versions"]["fastsksd"] == fs.__version__
     assert said["caveats"] == []
-    low, high = said["discrepancy_interval"]
-    assert 0 < low < high
+    discrepancy = said["discrepancy"]
+    low, high = discrepancy["interval"]
+    assert 0 < low < discrepancy["value"] < high
+    member = next(one for one in said["members"] if one["n_slices"])
+    assert discrepancy["value"] == pytest.approx(member["statistic"])
+    assert member["name"] in discrepancy["along"]
     code, out, _ = run("x.npy", *GOOD, "--method", "ksd", "--n-resamples", "50", "--json")
     assert json.loads(out)["strongest_slice"] is None
-    assert json.loads(out)["discrepancy_interval"] is None
+    assert json.loads(out)["discrepancy"] is None
     np.save(
         "chain.npy",
         np.repeat(X, 4, axis=0) + 0.01 * np.random.default_rng(0).standard_normal((480, 2)),
@@ -133,11 +137,44 @@ def test_effects_and_tolerance(run, folder):
     assert "40%: beta." in text
     page = (folder / "page.html").read_text()
     assert "Effect sizes" in page and "<td>beta</td>" in page
+    assert "the intervals of all rows hold at once" in page
     code, _, err = run("x.csv", *GOOD, "--stream", "--tolerance", "0.1,0.1")
     assert code == 2 and "--tolerance does not apply to it" in err
     code, _, err = run("x.csv", *GOOD, "--tolerance", "-1,0.1")
     assert code == 2 and "--tolerance" in err
-    assert run("x.csv", *GOOD, "--tolerance", "wide")[0] == 2
+    for wrong in ("wide", "0.1", "0.1,0.2,0.3", "width=0.1", "shift=0.1,shift=0.2", "shift="):
+        code, _, err = run("x.csv", *GOOD, "--tolerance", wrong)
+        assert code == 2 and f"got {wrong!r}" in err and "0.1,0.05" in err and "shift=0.1" in err
+    only = json.loads(run("x.csv", *GOOD, *QUICK, "--tolerance", "shift=9", "--json")[1])
+    assert only["tolerated"]["verdict"] == "within" and only["tolerated"]["stretch"] is None
+
+
+def test_a_page_has_correlations_and_notes(run, folder):
+    np.save("mixed.npy", np.random.default_rng(0).standard_normal((400, 2)) @ [[1, 0.8], [0, 0.6]])
+    run("mixed.npy", *GOOD, *QUICK, "--html", "page.html")
+    page = (folder / "page.html").read_text()
+    assert "Correlations" in page and "<td>x[0] and x[1]</td>" in page
+
+
+def test_groups_are_compared_in_python(run, folder):
+    write(
+        "modes.json", '{"model": "mixture", "weights": [0.5, 0.5], "means": [[-9], [9]], "covs": 1}'
+    )
+    np.save("modes.npy", np.r_[X[:, :1] - 9, X[:60, :1] + 9])
+    said = json.loads(run("modes.npy", "--model", "modes.json", *QUICK, "--json")[1])
+    (caveat,) = [one for one in said["caveats"] if "groups" in one]
+    assert "fastsksd.mode_weights in Python" in caveat
+
+
+def test_exit_codes_of_a_tolerance(run):
+    np.save("narrow.npy", X * [1.0, 0.3])
+    flags = (*GOOD, *QUICK, "--seed", "1")
+    assert run("narrow.npy", *flags)[0] == 1  # rejected
+    assert run("narrow.npy", *flags, "--tolerance", "2,9")[0] == 0  # and within
+    assert run("narrow.npy", *flags, "--tolerance", "0.5,0.4")[0] == 1  # beyond
+    assert run("x.npy", *flags)[0] == 0  # not rejected
+    code, out, _ = run("x.npy", *flags, "--tolerance", "0.1,0.05")
+    assert code == 3 and "Undecided" in out
 
 
 def test_a_fitted_model(run, folder):

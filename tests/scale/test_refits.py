@@ -323,3 +323,22 @@ def test_a_fit_with_parameters():
     two = partial(models.GaussianMixture.fit, n_components=2, n_starts=1)
     x = np.concatenate([NORMAL - 3, NORMAL + 3])
     assert fs.gof_test(x, fit=quiet(two), n_resamples=19, slices=COORDINATES, rng=0).pvalue > 0.05
+
+
+def test_dependent_samples_are_to_be_thinned():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((200, 1))
+    for k in range(1, 200):
+        x[k] = 0.9 * x[k - 1] + 0.4 * x[k]
+    result = fs.gof_test(x, fit=quiet(models.Gaussian.fit), n_resamples=19, rng=0)
+    for text in (repr(result), result.summary()):
+        assert "neighbouring samples depend on each other" in text and "thin them" in text
+        assert "wild" not in text and "lag" not in text
+
+
+def test_too_few_refits_to_reject_are_said():
+    x = np.random.default_rng(0).exponential(size=(60, 1))
+    few = fs.gof_test(x, fit=quiet(models.Gaussian.fit), n_resamples=5, rng=0)
+    assert "p-values of 5 refits are at least 0.17" in few.summary()
+    enough = fs.gof_test(x, fit=quiet(models.Gaussian.fit), n_resamples=19, rng=0)
+    assert "are at least" not in enough.summary()
