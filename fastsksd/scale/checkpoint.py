@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import dataclasses
 import hashlib
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,12 +19,9 @@ from .._validate import (
     evaluate_score,
     score_is_array,
 )
-from ..effects import Tolerated
-from ..procedure.combine import Member
-from ..procedure.per_chain import ChainRecord, ChainReport, Start
 from ..result import GofResult
-from ..slices import Slices
 from . import journal
+from .kept_result import as_record, is_count, result_of_record
 from .problems import Parcel, Problem, values_are_enough, values_of_model
 
 
@@ -114,7 +109,7 @@ class Checkpoint:
 
     def keep(self, task: Problem | Parcel, result: GofResult) -> None:
         """Write the result of a problem."""
-        record = {"index": task.number, "digest": task.digest, "result": _plain(result)}
+        record = {"index": task.number, "digest": task.digest, "result": as_record(result)}
         try:
             journal.append(self.file, record)
         except OSError as error:
@@ -158,58 +153,11 @@ def seeds_of(header: Any) -> np.random.SeedSequence | None:
     return seeds if state_of(seeds) == state else None
 
 
-def _plain(value: Any) -> Any:
-    """A result as data that JSON can hold, exactly; arrays as base64 of their bytes."""
-    if isinstance(value, np.ndarray):
-        content = base64.b64encode(value.astype("<f8").tobytes()).decode()
-        return {"array": content, "shape": value.shape}
-    if dataclasses.is_dataclass(value):
-        names = [one.name for one in dataclasses.fields(value) if not one.name.startswith("_")]
-        return {name: _plain(getattr(value, name)) for name in names}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: _plain(some) for name, some in value._asdict().items()}
-    if isinstance(value, (tuple, list)):
-        return [_plain(some) for some in value]
-    if isinstance(value, dict):
-        return {name: _plain(some) for name, some in value.items()}
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def _from_record(record: dict[str, Any]) -> GofResult:
     """The result in a line of the journal; an error if the line is none."""
-    if not is_number(record["index"]) or not isinstance(record["digest"], str):
+    if not is_count(record["index"]) or not isinstance(record["digest"], str):
         raise ValueError("no number of a problem")
-    fields = {name: _array(value) for name, value in record["result"].items()}
-    pvalue = fields["pvalue"]  # NaN where chains are too short
-    if not (0.0 < pvalue <= 1.0 or math.isnan(pvalue)) or not math.isfinite(fields["statistic"]):
-        raise ValueError("no p-value")
-    if fields["slices"] is not None:
-        fields["slices"] = Slices(
-            **{name: _array(value) for name, value in fields["slices"].items()}
-        )
-    fields["names"] = None if fields.get("names") is None else tuple(fields["names"])
-    fields["members"] = tuple(Member(**member) for member in fields["members"])
-    if fields.get("tolerated") is not None:
-        fields["tolerated"] = Tolerated(**fields["tolerated"])
-    if fields.get("chains") is not None:
-        fields["chains"] = _chains(**fields["chains"])
-    return GofResult(**fields)
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value of JSON is the number of a problem or a refit."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _chains(chains: Any, start: Any, **others: Any) -> ChainReport:
-    records = tuple(ChainRecord(**one) for one in chains)
-    return ChainReport(records, tuple(Start(**one) for one in start), **others)
-
-
-def _array(value: Any) -> Any:
-    if isinstance(value, dict) and set(value) == {"array", "shape"}:
-        return np.frombuffer(base64.b64decode(value["array"]), "<f8").reshape(value["shape"]).copy()
-    return value
+    return result_of_record(record["result"])
 
 
 def digested(problem: Problem) -> Problem:

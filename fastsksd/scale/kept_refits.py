@@ -12,7 +12,8 @@ import numpy as np
 from .._typing import Array
 from .._validate import ArgumentError
 from . import journal
-from .checkpoint import is_number, seeds_of, state_of
+from .checkpoint import seeds_of, state_of
+from .kept_result import is_count
 
 _SAME = 1e-6  # relative difference up to which statistics are those of the same samples and model
 
@@ -97,7 +98,7 @@ class KeptRefits:
 
 
 def _check_record(record: Any) -> None:
-    if not is_number(record["refit"]) or not _is_vector(record):
+    if not is_count(record["refit"]) or not _is_vector(record):
         raise ValueError("no statistics of a refit")
 
 

@@ -304,7 +304,33 @@ def test_a_file_system_without_locks_will_do(tmp_path, monkeypatch):
     fs.gof_batch(problems()[:1], rng=3, checkpoint=tmp_path / "batch.jsonl", **QUICK)
 
 
-@pytest.mark.parametrize("change", [{"pvalue": 7}, {"pvalue": -0.1}, {"statistic": float("inf")}])
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pvalue": 7},
+        {"pvalue": -0.1},
+        {"pvalue": True},
+        {"pvalue": "0.5"},
+        {"pvalue": NAN},  # and draws enough
+        {"statistic": float("inf")},
+        {"n_test": -4},
+        {"null": "foo"},
+        {"null": ["wild"]},
+        {"null_distribution": "abc"},
+        {"null_distribution": [0.1, 0.2]},
+        {"bandwidths": None},
+        {"bandwidths": {"array": "", "shape": [0]}},
+        {"lag": NAN},
+        {"names": 3},
+        {"names": [1, 2]},
+        {"weighted": 1},
+        {"timings": {"total": "1"}},
+        {"foo": 1},
+    ],
+)
 def test_an_edited_checkpoint_is_refused(tmp_path, change):
     path = tmp_path / "batch.jsonl"
     fs.gof_batch(problems()[:1], rng=3, checkpoint=path, **QUICK)
@@ -314,6 +340,48 @@ def test_an_edited_checkpoint_is_refused(tmp_path, change):
     path.write_text(f"{header}\n{json.dumps(record)}\n")
     with pytest.raises(ValueError, match=r"`checkpoint`: line 2 .* is not a result of a run"):
         fs.gof_batch(problems()[:1], rng=3, checkpoint=path, **QUICK)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"pvalue": 7}, {"pvalue": "x"}, {"adjusted_pvalue": NAN}, {"statistic": None}, {"name": 1}],
+)
+def test_a_checkpoint_with_an_edited_member_is_refused(tmp_path, change):
+    path = tmp_path / "batch.jsonl"
+    options = dict(rng=3, progress=False, n_resamples=19, checkpoint=path)
+    fs.gof_batch([(X[0], -X[0])], **options)
+    header, line = path.read_text().splitlines()
+    record = json.loads(line)
+    record["result"]["members"][1] |= change
+    path.write_text(f"{header}\n{json.dumps(record)}\n")
+    with pytest.raises(ValueError, match=r"`checkpoint`: line 2 .* is not a result of a run"):
+        fs.gof_batch([(X[0], -X[0])], **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"method": method} for method in fs.baselines.METHODS),
+        {"null": "spectral"},
+        {"null": "bootstrap", "n_slices": 1},
+        {"method": "rfsd", "null": "spectral"},
+        {"chains": True},
+        {"chains": np.repeat([0, 1], 40)},
+        {"tolerance": {"shift": 0.2}},
+        {"weights": np.linspace(1.0, 2.0, 80)},
+        {"method": "ksd", "kernel": fs.IMQ(2.0)},
+    ],
+)
+def test_every_sort_of_result_is_read_again(tmp_path, options):
+    x = np.random.default_rng(2).standard_normal((80, 2))
+    model = fs.models.Gaussian(np.zeros(2), np.eye(2))
+    options = options if options.get("null") == "spectral" else options | {"n_resamples": 19}
+    if options.get("method") == "ksdagg":
+        options.pop("n_resamples")
+    options |= dict(rng=0, progress=False, checkpoint=tmp_path / "c")
+    first = fs.gof_batch([(x, model)], **options)
+    again = fs.gof_batch([(x, model)], **options)
+    assert repr(again[0]) == repr(first[0])
 
 
 @pytest.mark.parametrize("change", [{"index": "0"}, {"index": [0]}, {"index": -1}, {"digest": 0}])
