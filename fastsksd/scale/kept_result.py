@@ -68,10 +68,10 @@ def result_of_record(record: dict[str, Any]) -> GofResult:
         for start in result.chains.start:
             _check(start, _START)
     # NaN where there are too few draws to tell; then no verdict is made from it.
-    for one in (result, *result.members):
-        unknown = math.isnan(one.pvalue) or math.isnan(getattr(one, "adjusted_pvalue", 1.0))
-        if unknown and not result.draws_needed:
-            raise ValueError("no p-value")
+    pvalues = [result.pvalue]
+    pvalues += [p for one in result.members for p in (one.pvalue, one.adjusted_pvalue)]
+    if not result.draws_needed and any(map(math.isnan, pvalues)):
+        raise ValueError("no p-value")
     count = 1 if result.slices is None else len(result.slices)
     if result.slice_statistics.shape != (count,) or result.bandwidths.shape != (count,):
         raise ValueError("not as many statistics as slices")
