@@ -62,7 +62,8 @@ _WIDTHS = (2.0, 9.0)
 # Margin of a series beyond its range, by kernel: those that need the fewest terms.
 _MARGINS = {0: 3.0, 1: 1.25}
 _MOST_FEATURES = 5000  # rows of a matrix whose eigenvalues are taken, which is minutes of work
-_MOST_FITS = 1000  # distances between cells that need a series of their own, at milliseconds each
+_MOST_OF_CELLS = 3000  # the same where kernels are narrow, which is seconds
+_MOST_FITS = 500  # distances between cells that need a series of their own, at milliseconds each
 _WILD = Option("null", "wild")
 _FARTHEST = 2.0**52  # number of a cell that is still exact
 _FAR_OFF = 1e5  # bandwidths, from which on samples have nothing to do with the first ones
@@ -347,15 +348,15 @@ class Accumulator:
         The features of a cell have as many directions as their second moments, `own`, have rank.
         """
         sizes = 2 * self._grid.counts
-        if sum(min(count, sizes[q]) for (q, _), count in counts.items()) <= _MOST_FEATURES:
+        many = len(counts) > 2 * len(self.slices)
+        most = min(_MOST_FEATURES, _MOST_OF_CELLS) if many else _MOST_FEATURES
+        if sum(min(count, sizes[q]) for (q, _), count in counts.items()) <= most:
             return None
         rows = 0
         for key in counts:
             rows += _rank(cast(Array, np.linalg.eigvalsh(own(key))))
-            if rows > _MOST_FEATURES:
-                return self._too_much_work(
-                    f"the eigenvalues of a matrix of more than {_MOST_FEATURES} rows"
-                )
+            if rows > most:
+                return self._too_much_work(f"the eigenvalues of a matrix of more than {most} rows")
         return None
 
     def _no_room(self) -> TooMuchWork:
@@ -385,14 +386,19 @@ class Accumulator:
             raise ValueError(f"the accumulator holds {held}; at least 2 are needed.")
         self._check_work()
         totals = -self._diagonal.copy()
-        for (q, cell), near in self._near().items():
-            sums = self._sums[q, cell]
-            for other in near:
-                totals[q] += sums @ self._grid.couple(q, cell - other, self._sums[q, other])
+        near = self._near()
+        sums = {q: np.stack([self._sums[key] for key in near if key[0] == q]) for q, _ in near}
+        places = {q: np.array([cell for k, cell in near if k == q]) for q in sums}
+        for (q, cell), others in near.items():
+            coupled = self._grid.couple(q, cell - places[q][others], sums[q][others].T)
+            totals[q] += self._sums[q, cell] @ coupled.sum(axis=1)
         return check_statistic(totals / (self.n * (self.n - 1.0)))
 
-    def _near(self) -> dict[Cell, list[int]]:
-        """For each cell, those of the same slice that it is coupled to, itself among them."""
+    def _near(self) -> dict[Cell, slice]:
+        """For each cell, in order, those of its slice that it is coupled to, itself among them.
+
+        They are told by their places among the cells of the slice.
+        """
         numbers: list[list[int]] = [[] for _ in self.slices.g]
         for q, cell in sorted(self._sums):
             numbers[q].append(cell)
@@ -401,7 +407,7 @@ class Accumulator:
             reach = self._grid.reach(q)
             for cell in held:
                 first = bisect.bisect_left(held, cell - reach)
-                near[q, cell] = held[first : bisect.bisect_right(held, cell + reach)]
+                near[q, cell] = slice(first, bisect.bisect_right(held, cell + reach))
         return near
 
     @interruptible
@@ -426,10 +432,19 @@ class Accumulator:
         # With the covariance C = A A^T and the coupling T, those of C T are those of A^T T A.
         root = low_rank_root(covariance)
         coupled = np.zeros(root.shape)
-        for (q, cell), others in near.items():
-            for other in others:
-                columns = self._grid.couple(q, cell - other, basis[q, other])
-                coupled[rows[q, cell]] += basis[q, cell].T @ columns @ root[rows[q, other]]
+        for q in range(len(self.slices)):
+            keys = [key for key in basis if key[0] == q]
+            if not keys:
+                continue
+            columns = np.concatenate([basis[key] for key in keys], axis=1)
+            places = np.repeat([cell for _, cell in keys], [basis[key].shape[1] for key in keys])
+            start = rows[keys[0]].start
+            for key in keys:
+                others = keys[near[key]]
+                band = slice(rows[others[0]].start, rows[others[-1]].stop)
+                inner = slice(band.start - start, band.stop - start)
+                there = self._grid.couple(q, key[1] - places[inner], columns[:, inner])
+                coupled[rows[key]] = basis[key].T @ there @ root[band]
         with one_blas_thread():
             return cast(Array, np.linalg.eigvalsh(product(root.T, coupled.T)))
 
@@ -536,20 +551,16 @@ class _Grid:
             return math.inf
         return _reach(self.tol) / self.widths[q] + 1.0
 
-    def _series(self, q: int, distance: int) -> tuple[Array, Array]:
-        return _coupling(self.code, self.widths[q], distance, self.tol)
+    def couple(self, q: int, distances: np.ndarray, values: Array) -> Array:
+        """The couplings of slice q between a cell and others, each times a column of `values`.
 
-    def couple(self, q: int, distance: int, values: Array) -> Array:
-        """The coupling of slice q between two cells, times `values` of the second.
-
-        `distance` is the number of the first cell minus that of the second.
+        `distances` are the number of the cell minus those of the others.
         """
-        cos, sin = self._series(q, abs(distance))
-        sin = math.copysign(1.0, distance) * sin
-        count = cos.size
-        even, odd = values[:count], values[count:]
-        shape = (-1,) + (1,) * (values.ndim - 1)
-        cos, sin = cos.reshape(shape), sin.reshape(shape)
+        apart, which = np.unique(np.abs(distances), return_inverse=True)
+        series = [_coupling(self.code, self.widths[q], one, self.tol) for one in apart.tolist()]
+        cos, sin = np.array(series).transpose(1, 2, 0)[:, :, which.ravel()]
+        sin = np.where(distances < 0, -sin, sin)
+        even, odd = np.split(values, 2)
         # cos(w (u - v)) and sin(w (u - v)) multiplied out.
         return np.concatenate([cos * even - sin * odd, cos * odd + sin * even])
 

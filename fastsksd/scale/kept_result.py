@@ -69,9 +69,8 @@ def result_of_record(record: dict[str, Any]) -> GofResult:
             _check(start, _START)
     # NaN where there are too few draws to tell; then no verdict is made from it.
     pvalues = [result.pvalue]
-    for member in result.members:
-        pvalues += [member.pvalue, member.adjusted_pvalue]
-    if any(map(math.isnan, pvalues)) and not result.draws_needed:
+    pvalues += [p for one in result.members for p in (one.pvalue, one.adjusted_pvalue)]
+    if not result.draws_needed and any(map(math.isnan, pvalues)):
         raise ValueError("no p-value")
     count = 1 if result.slices is None else len(result.slices)
     if result.slice_statistics.shape != (count,) or result.bandwidths.shape != (count,):

@@ -24,6 +24,30 @@ def test_a_tiny_cluster_under_the_imq_kernel_is_refused_at_once():
         fs.gof_stream(x, np.negative, slices=LINE, kernel="imq", rng=0)
 
 
+@pytest.mark.parametrize("size", [1e-3, 2e-3])
+def test_a_cluster_takes_seconds_or_is_refused(size):
+    x = np.concatenate([size * normal(0, 5000), normal(1, 1500)])
+    start = time.process_time()
+    try:
+        result = fs.gof_stream(x, np.negative, slices=LINE, kernel="imq", rng=0)
+    except ValueError as error:
+        assert str(error).startswith("`kernel` is narrow for samples with heavy tails")
+    else:
+        assert result.reject()
+    assert time.process_time() - start < 8
+
+
+def test_couplings_of_all_cells_are_those_of_pairs():
+    """Against every pair of samples, with cells at many distances on both sides."""
+    x = np.concatenate([0.02 * normal(0, 60), 3.0 * normal(1, 60)])
+    kernel = fs.IMQ(0.05)
+    total = fs.Accumulator(LINE, x, kernel=kernel).add(x, -x)
+    assert len(total._sums) > 10
+    exact = fs.gof_test(x, -x, slices=LINE, kernel=kernel, null="spectral", engine="direct", rng=0)
+    np.testing.assert_allclose(total.statistics.sum(), exact.statistic, rtol=1e-6)
+    np.testing.assert_allclose(total.result(rng=0).pvalue, exact.pvalue, rtol=1e-5)
+
+
 def test_a_sample_beyond_the_numbers_of_cells_is_named():
     x = normal(0, 200)
     far = x.copy()
