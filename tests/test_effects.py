@@ -737,4 +737,4 @@ def test_intervals_without_end_are_not_known():
     row = Effect("a", 0.1, (-0.2, 0.4), 1.0, (0.0, 7.8e9))
     assert estimate_cells([row.stretch], [row.stretch_interval], 1.0) == [("1.00", "unknown")]
     assert estimate_cells([0.1], [(-np.inf, np.inf)], 0.0) == [("0.10", "unknown")]
-    assert estimate_cells([0.1], [(-0.2, 0.4)]) == [("0.10", "-0.20 to 0.40")]
+    assert estimate_cells([0.1], [(-0.2, 0.4)], 0.0) == [("0.10", "-0.20 to 0.40")]
