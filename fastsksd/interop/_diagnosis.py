@@ -9,7 +9,7 @@ import numpy as np
 
 from .._doors import door
 from .._typing import Array
-from .._validate import ArgumentError
+from .._validate import ArgumentError, first_few
 from ..effects import FEWEST, Effect, Effects, coordinate_effects
 from ..procedure.location_scale import marginal_pvalues
 from ..procedure.mixing import bulk_and_tail_size, split_chains, split_rhat
@@ -58,6 +58,8 @@ class Diagnosis:
         The test of all draws together.
     n_draws, n_chains, n_divergent : int
         Counts of the draws; no chains for independent draws.
+    seem_bounded : tuple of str
+        Parameters that seem to be constrained, see `Draws`.
 
     See Also
     --------
@@ -76,6 +78,7 @@ class Diagnosis:
     n_draws: int
     n_chains: int
     n_divergent: int = 0
+    seem_bounded: tuple[str, ...] = ()
 
     def columns(self) -> dict[str, dict[str, float]]:
         """The table as columns, each a mapping of parameters to numbers.
@@ -197,6 +200,12 @@ class Diagnosis:
             notes.append(
                 "no single parameter is clearly off: shapes or dependences may be; "
                 "`diagnosis.result.summary()` says more"
+            )
+        if self.result.reject(0.05) and self.seem_bounded:
+            some = first_few(self.seem_bounded)
+            notes.append(
+                f"draws of {some} seem to be bounded: if a parameter is constrained, the draws "
+                "must be those of its logarithm or logit, and the score with the Jacobian"
             )
         found = self.result.chains
         if hint := swapped_axes(self.result):
@@ -333,6 +342,7 @@ def diagnose(draws: Draws, level: float, options: dict[str, Any]) -> Diagnosis:
         n_draws=chain.size,
         n_chains=0 if draws.independent else int(chain.max()) + 1,
         n_divergent=draws.n_divergent,
+        seem_bounded=draws.seem_bounded,
     )
 
 
