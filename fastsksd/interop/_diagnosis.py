@@ -9,12 +9,13 @@ import numpy as np
 
 from .._doors import door
 from .._typing import Array
-from .._validate import ArgumentError
+from .._validate import ArgumentError, first_few
 from ..effects import FEWEST, Effect, Effects, coordinate_effects
 from ..procedure.location_scale import marginal_pvalues
 from ..procedure.mixing import bulk_and_tail_size, split_chains, split_rhat
 from ..procedure.precision import MATTERS
 from ..report.caveats import imprecise, swapped_axes
+from ..report.correlations import Correlation, wrong_correlations
 from ..report.directions import check_coordinates
 from ..report.rates import holm
 from ..report.tables import estimate_cells, html_table, plain, rough_note, text_table, weights_fact
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _FEW = 100.0  # effective draws below which nothing is certain
 _MIXED = 1.01  # R-hat of chains that have mixed
 _ROWS = 40  # parameters printed
+_PAIRS = 3  # correlations printed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,10 +56,15 @@ class Diagnosis:
         Combinations of two or three parameters, or of all, along which the draws are farther off
         than along single parameters. They were found on the first half of every chain, and the
         effects are those of the second half.
+    correlations : tuple of Correlation
+        Pairs of parameters whose correlation is surely off, farthest first: that of the draws, and
+        that which the model implies, with an interval. Empty where chains are too short to tell.
     result : GofResult
         The test of all draws together.
     n_draws, n_chains, n_divergent : int
         Counts of the draws; no chains for independent draws.
+    seem_bounded : tuple of str
+        Parameters that seem to be constrained, see `Draws`.
 
     See Also
     --------
@@ -72,10 +79,12 @@ class Diagnosis:
     ess_tail: Array
     r_hat: Array
     directions: Effects | None
+    correlations: tuple[Correlation, ...]
     result: GofResult
     n_draws: int
     n_chains: int
     n_divergent: int = 0
+    seem_bounded: tuple[str, ...] = ()
 
     def columns(self) -> dict[str, dict[str, float]]:
         """The table as columns, each a mapping of parameters to numbers.
@@ -119,7 +128,8 @@ class Diagnosis:
         -------
         dict
             ``{"stein": ...}`` with "pvalue" and "reject" of all draws together, "bad_params",
-            "directions" in words, and the `columns`. JSON can hold it: what is not known is None.
+            "directions" in words, "correlations", and the `columns`. JSON can hold it: what is
+            not known is None.
 
         Examples
         --------
@@ -136,6 +146,7 @@ class Diagnosis:
             "reject": self.result.reject(alpha),
             "bad_params": [name for name, bad in zip(self.names, wrong, strict=True) if bad],
             "directions": self.said(),
+            "correlations": [one._asdict() for one in self.correlations],
             **self.columns(),
         }
         return {"stein": plain(content)}
@@ -193,10 +204,19 @@ class Diagnosis:
             verdict += f", no sign that the draws{together} differ from the model"
         notes = [f"{self.n_draws} {drawn}, in unconstrained space: {verdict}"]
         notes += self.said()
+        notes += [one.said() for one in self.correlations[:_PAIRS]]
+        if len(self.correlations) > _PAIRS:
+            notes.append(f"{len(self.correlations) - _PAIRS} more correlations are off")
         if self.result.reject(0.05) and not self._located():
             notes.append(
                 "no single parameter is clearly off: shapes or dependences may be; "
                 "`diagnosis.result.summary()` says more"
+            )
+        if self.result.reject(0.05) and self.seem_bounded:
+            some = first_few(self.seem_bounded)
+            notes.append(
+                f"draws of {some} seem to be bounded: if a parameter is constrained, the draws "
+                "must be those of its logarithm or logit, and the score with the Jacobian"
             )
         found = self.result.chains
         if hint := swapped_axes(self.result):
@@ -249,7 +269,8 @@ class Diagnosis:
     def _located(self) -> bool:
         """Whether a parameter or a direction shows what is wrong."""
         marked = any(row.shifted or row.stretched for row in self.effects)
-        return marked or bool(self.said()) or bool((self.pvalues_adjusted <= 0.05).any())
+        told = bool(self.said()) or bool(self.correlations)
+        return marked or told or bool((self.pvalues_adjusted <= 0.05).any())
 
     def _table(self) -> list[tuple[str, ...]]:
         percent = f"{self.effects.level:.0%} interval"
@@ -310,8 +331,11 @@ def diagnose(draws: Draws, level: float, options: dict[str, Any]) -> Diagnosis:
         raise ArgumentError(
             "draws", f"must be worth at least {FEWEST} for a diagnosis; their weights leave {n:.0f}"
         )
-    effects, pvalues, directions = _parameters(draws.x, draws.score, draws.names, labels)
+    effects, pvalues, directions, correlations = _parameters(
+        draws.x, draws.score, draws.names, labels, level
+    )
     if result.draws_needed:
+        correlations = ()
         pvalues = np.full_like(pvalues, np.nan)  # whose level does not hold
     known = np.isfinite(pvalues)
     adjusted = np.full_like(pvalues, np.nan)
@@ -329,22 +353,25 @@ def diagnose(draws: Draws, level: float, options: dict[str, Any]) -> Diagnosis:
         adjusted,
         *mixing,
         None if directions is None else directions.at(level),
+        correlations,
         result,
         n_draws=chain.size,
         n_chains=0 if draws.independent else int(chain.max()) + 1,
         n_divergent=draws.n_divergent,
+        seem_bounded=draws.seem_bounded,
     )
 
 
 @door
 def _parameters(
-    x: Array, score: Array, names: tuple[str, ...], chain: np.ndarray | None
-) -> tuple[Effects, Array, Effects | None]:
-    """Effects and p-values of single parameters, and the worst directions."""
+    x: Array, score: Array, names: tuple[str, ...], chain: np.ndarray | None, level: float
+) -> tuple[Effects, Array, Effects | None, tuple[Correlation, ...]]:
+    """Effects and p-values of single parameters, the worst directions, wrong correlations."""
     return (
         coordinate_effects(x, score, names, chain),
         marginal_pvalues(x, score, chain),
         worst_directions(x, score, names, chain),
+        wrong_correlations(x, score, names, chain, level),
     )
 
 

@@ -33,6 +33,7 @@ from ._diagnosis import Diagnosis, diagnose
 OnDivergence: TypeAlias = Literal["error", "drop", "keep"]
 OnNan: TypeAlias = Literal["error", "drop"]
 VarNames: TypeAlias = str | Sequence[str] | None
+_BEYOND = 5.0  # normal draws that are expected beyond a bound before none of them tells of it
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,6 +65,9 @@ class Draws:
         Importance weights of independent draws, as of particles; None where they are equal.
     score_noise : float
         Rounding error of scores in single precision, see `GofResult.score_noise`.
+    seem_bounded : tuple of str
+        Parameters that were taken as they are, for a given score, and whose draws are all positive,
+        or all between 0 and 1, where some would not be if nothing kept them there.
 
     See Also
     --------
@@ -79,6 +83,7 @@ class Draws:
     independent: bool = False
     weights: Array | None = None
     score_noise: float = 0.0
+    seem_bounded: tuple[str, ...] = ()
 
     @interruptible
     def test(self, **options: Any) -> GofResult:
@@ -247,6 +252,23 @@ def _formula(name: str, z: Array, values: Array, precision: float) -> str:
         }
     best = min(errors, key=lambda formula: errors[formula])  # small chances: log is almost logit
     return best if z.size and errors[best] <= precision**0.5 else f"{name} (unconstrained)"
+
+
+def seem_bounded(x: Array, names: Sequence[str]) -> tuple[str, ...]:
+    """Names of columns of which no number is below 0, or none outside (0, 1), against all odds.
+
+    Of normal draws with the same mean and deviation, at least five would be.
+    """
+    from scipy.special import ndtr
+
+    deviation = x.std(axis=0)
+    z = np.stack([-x.mean(axis=0), x.mean(axis=0) - 1.0]) / np.where(deviation > 0, deviation, 1.0)
+    below, above = len(x) * ndtr(z)
+    positive = (x > 0).all(axis=0)
+    some = (positive & (below >= _BEYOND)) | (
+        positive & (x < 1).all(axis=0) & (below + above >= _BEYOND)
+    )
+    return tuple(names[k] for k in np.flatnonzero(some & (deviation > 0)).tolist())
 
 
 def check_variables(var_names: VarNames, known: Sequence[str]) -> list[str]:

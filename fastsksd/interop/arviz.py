@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ._draws import (
     check_variables,
     collect,
     indexed,
+    seem_bounded,
     unconstrained_names,
 )
 from ._library import library
@@ -103,8 +105,12 @@ def draws(
         for labels, values in [flat(name, *variables[name])]
     ]
     if score_is_array(score):
-        return collect(_with_scores(blocks, score), **options)
-    return collect(blocks, score=lambda x, rows: evaluate_score(score, x, finite=False), **options)
+        found = collect(_with_scores(blocks, score), **options)
+    else:
+        found = collect(
+            blocks, score=lambda x, rows: evaluate_score(score, x, finite=False), **options
+        )
+    return replace(found, seem_bounded=seem_bounded(found.x, found.names))
 
 
 def read(idata: Any, name: str = "idata") -> Any:

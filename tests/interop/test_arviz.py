@@ -54,6 +54,25 @@ def idata(request):
     return request.param()
 
 
+def test_draws_that_seem_to_be_constrained():
+    """Used as they are, with the score of another space, they would be rejected without a hint."""
+    rng = np.random.default_rng(0)
+    shape = (4, 500)
+    samples = {
+        "mu": rng.standard_normal(shape),
+        "tau": np.exp(rng.standard_normal(shape)),
+        "p": rng.beta(2.0, 2.0, shape),
+        "far": 20.0 + rng.standard_normal(shape),  # positive, but nothing keeps it there
+        "edge": 3.6 + 0.9 * rng.standard_normal(shape).clip(-3.5, 3.5),
+    }
+    draws = fs.interop.arviz.draws(samples, score=np.negative)
+    assert draws.seem_bounded == ("tau", "p")
+    notes = "\n".join(draws.diagnose(n_resamples=99).notes())
+    assert "draws of tau, p seem to be bounded: if a parameter is constrained" in notes
+    right = fs.interop.arviz.draws({"mu": samples["mu"]}, score=np.negative)
+    assert right.seem_bounded == () and "bounded" not in repr(right.diagnose(n_resamples=99))
+
+
 def test_a_mapping_with_chains_of_unequal_length():
     x = RNG.standard_normal((2, 200))
     with pytest.raises(ValueError, match=r"`idata` must hold arrays.*'a' can't.*length 200, 100"):

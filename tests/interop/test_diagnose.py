@@ -88,6 +88,22 @@ def test_the_forest_plot_shows_directions_below_parameters():
     assert places == {3.16}  # the stretch of the pair
 
 
+def test_a_missing_correlation_is_named():
+    """A mean-field sample: every marginal has its width, and only the correlation is missing."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((4, 500, 3))
+    precision = np.linalg.inv(COVARIANCE)
+    samples = {"a": x[:, :, 0], "b": x[:, :, 1], "c": x[:, :, 2]}
+    diagnosis = bridge.draws(samples, score=lambda x: -x @ precision).diagnose()
+    (pair,) = diagnosis.correlations
+    assert (pair.first, pair.second) == ("a", "b") and abs(pair.samples) < 0.1
+    assert pair.interval[0] < 0.95 < pair.interval[1] and pair.interval[0] > 0.9
+    assert pair.said() in repr(diagnosis)
+    data = diagnosis.to_dict()["stein"]["correlations"]
+    assert data[0]["first"] == "a" and json.loads(json.dumps(data)) == data
+    assert run(0).diagnose().correlations == ()
+
+
 def test_one_chain_in_another_place_is_named():
     x = np.random.default_rng(0).standard_normal((4, 500, 3))
     x[2] += 5.0
