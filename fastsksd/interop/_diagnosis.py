@@ -10,16 +10,15 @@ import numpy as np
 from .._doors import door
 from .._typing import Array
 from .._validate import ArgumentError, first_few
-from ..effects import FEWEST, Effect, Effects, coordinate_effects
+from ..effects import FEWEST, Correlation, Effect, Effects, coordinate_effects
 from ..procedure.location_scale import marginal_pvalues
 from ..procedure.mixing import bulk_and_tail_size, split_chains, split_rhat
 from ..procedure.precision import MATTERS
 from ..report.caveats import imprecise, swapped_axes
-from ..report.correlations import Correlation, wrong_correlations
 from ..report.directions import check_coordinates
 from ..report.rates import holm
 from ..report.tables import estimate_cells, html_table, plain, rough_note, text_table, weights_fact
-from ..report.wording import effect_words
+from ..report.wording import correlation_words, effect_words
 from ..report.worst import worst_directions
 from ..result import GofResult
 
@@ -56,9 +55,6 @@ class Diagnosis:
         Combinations of two or three parameters, or of all, along which the draws are farther off
         than along single parameters. They were found on the first half of every chain, and the
         effects are those of the second half.
-    correlations : tuple of Correlation
-        Pairs of parameters whose correlation is surely off, farthest first: that of the draws, and
-        that which the model implies, with an interval. Empty where chains are too short to tell.
     result : GofResult
         The test of all draws together.
     n_draws, n_chains, n_divergent : int
@@ -79,7 +75,6 @@ class Diagnosis:
     ess_tail: Array
     r_hat: Array
     directions: Effects | None
-    correlations: tuple[Correlation, ...]
     result: GofResult
     n_draws: int
     n_chains: int
@@ -128,8 +123,8 @@ class Diagnosis:
         -------
         dict
             ``{"stein": ...}`` with "pvalue" and "reject" of all draws together, "bad_params",
-            "directions" in words, "correlations", and the `columns`. JSON can hold it: what is
-            not known is None.
+            "directions" in words, the `correlations`, and the `columns`. JSON can hold it: what
+            is not known is None.
 
         Examples
         --------
@@ -204,7 +199,7 @@ class Diagnosis:
             verdict += f", no sign that the draws{together} differ from the model"
         notes = [f"{self.n_draws} {drawn}, in unconstrained space: {verdict}"]
         notes += self.said()
-        notes += [one.said() for one in self.correlations[:_PAIRS]]
+        notes += [correlation_words(one) for one in self.correlations[:_PAIRS]]
         if len(self.correlations) > _PAIRS:
             notes.append(f"{len(self.correlations) - _PAIRS} more correlations are off")
         if self.result.reject(0.05) and not self._located():
@@ -265,6 +260,15 @@ class Diagnosis:
             "draws do not fit the model"
         )
         return notes
+
+    @property
+    def correlations(self) -> tuple[Correlation, ...]:
+        """Pairs of parameters whose correlation is off, the clearest first.
+
+        Empty where chains are too short to tell.
+        """
+        pairs = self.effects.correlations
+        return () if pairs is None or self.result.draws_needed else pairs.off
 
     def _located(self) -> bool:
         """Whether a parameter or a direction shows what is wrong."""
@@ -331,11 +335,8 @@ def diagnose(draws: Draws, level: float, options: dict[str, Any]) -> Diagnosis:
         raise ArgumentError(
             "draws", f"must be worth at least {FEWEST} for a diagnosis; their weights leave {n:.0f}"
         )
-    effects, pvalues, directions, correlations = _parameters(
-        draws.x, draws.score, draws.names, labels, level
-    )
+    effects, pvalues, directions = _parameters(draws.x, draws.score, draws.names, labels)
     if result.draws_needed:
-        correlations = ()
         pvalues = np.full_like(pvalues, np.nan)  # whose level does not hold
     known = np.isfinite(pvalues)
     adjusted = np.full_like(pvalues, np.nan)
@@ -353,7 +354,6 @@ def diagnose(draws: Draws, level: float, options: dict[str, Any]) -> Diagnosis:
         adjusted,
         *mixing,
         None if directions is None else directions.at(level),
-        correlations,
         result,
         n_draws=chain.size,
         n_chains=0 if draws.independent else int(chain.max()) + 1,
@@ -364,14 +364,13 @@ def diagnose(draws: Draws, level: float, options: dict[str, Any]) -> Diagnosis:
 
 @door
 def _parameters(
-    x: Array, score: Array, names: tuple[str, ...], chain: np.ndarray | None, level: float
-) -> tuple[Effects, Array, Effects | None, tuple[Correlation, ...]]:
-    """Effects and p-values of single parameters, the worst directions, wrong correlations."""
+    x: Array, score: Array, names: tuple[str, ...], chain: np.ndarray | None
+) -> tuple[Effects, Array, Effects | None]:
+    """Effects and p-values of single parameters, and the worst directions."""
     return (
         coordinate_effects(x, score, names, chain),
         marginal_pvalues(x, score, chain),
         worst_directions(x, score, names, chain),
-        wrong_correlations(x, score, names, chain, level),
     )
 
 

@@ -24,7 +24,7 @@ def worst_directions(
     estimated on the second. Of directions that say nearly the same, that with fewest coordinates is
     kept. Those that single coordinates explain are left out.
     """
-    first, second = halves(len(x), chain)
+    first, second = _halves(len(x), chain)
     if min(len(first), len(second)) < FEWEST or x.shape[1] < 2:
         return None
     search = ScoreRegression(x[first], scores[first])
@@ -74,7 +74,7 @@ def _telling(effects: Effects, directions: Array, singles: Array) -> list[int]:
     return kept
 
 
-def halves(n: int, chain: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def _halves(n: int, chain: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the first half of every chain, and of the second."""
     labels = np.zeros(n, dtype=int) if chain is None else chain
     first, second = [], []

@@ -122,8 +122,7 @@ def test_a_failing_problem_loses_no_other(local):
     bad[1] = (np.where(X[1] > 1, np.nan, X[1]), score)
     bad[4] = {"x": X[4], "skore": score}
     with pytest.raises(
-        fs.BatchError,
-        match=r"2 of 6 tests failed \('1': \w+: `x` holds NaN.*'4': .*no 'score'",
+        fs.BatchError, match=r"2 of 6 tests failed \('1': \w+: `x` holds NaN.*'4': .*no 'score'"
     ) as caught:
         fs.gof_batch(bad, rng=3, **QUICK)
     batch = fs.gof_batch(bad, rng=3, on_error="return", **QUICK)
