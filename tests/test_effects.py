@@ -677,6 +677,20 @@ def test_intervals_of_correlations_hold(name, d):
     assert 0.89 <= np.mean([one["all_hit"] for one in runs])
 
 
+def test_errors_of_differences_of_correlations_are_those_of_both():
+    back = np.linalg.inv(np.linalg.cholesky(np.array([[1.0, 0.6], [0.6, 1.0]])))
+    apart, errors = [], []
+    for seed in range(80):
+        x = np.random.default_rng(seed).standard_t(5, (1000, 2))
+        z = x @ back.T
+        found = fs.effect_sizes(x, -6.0 * z / (5.0 + z * z) @ back).correlations
+        apart.append(np.arctanh(found.samples[0]) - np.arctanh(found.model[0]))
+        errors.append(found.errors[:, 0])
+    samples, _, difference = np.mean(errors, axis=0)
+    assert difference == pytest.approx(np.std(apart), rel=0.15)
+    assert samples < 0.85 * difference
+
+
 def test_correlations_of_chains_allow_for_their_memory():
     rng = np.random.default_rng(3)
     noise = rng.standard_normal((500, 4, 2))

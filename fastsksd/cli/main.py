@@ -251,7 +251,8 @@ _HOW: dict[str, dict[str, Any]] = {
         metavar="SHIFT,STRETCH",
         help="effects that do not matter: a shift in standard deviations and a fraction by which "
         "samples are wider or narrower, as 0.1,0.05, or one of them, as shift=0.1; the report says "
-        "whether they are within, and so does the exit code",
+        "whether they are within, and so does the exit code (for a model that was not fitted to "
+        "these samples: such a fit takes the effects away)",
     ),
     "--method": dict(choices=METHODS, help="sksd, or another test for comparison (default sksd)"),
 }

@@ -36,9 +36,9 @@ correlation of a mean-field approximation. The intervals are those of the differ
 pairs hold at once. All pairs of up to 20 coordinates are looked at, of more those 190 that seem
 farthest off, with intervals that allow for all. For normal models the correlation of the model has
 no error; elsewhere it is exact to first order. Of samples that lacked a correlation of the model,
-or had one that it does not have, differences of 0.4 came out as 0.32 to 0.42 in t, Laplace and
-log-gamma models, and of 0.8 as 0.37 to 0.98, most of which are called `rough`; not so a log-gamma
-model, 0.68. Of a Laplace model with a correlation of 0.8 that of the model was not found.
+or had one that it does not have, differences of 0.4 came out as 0.38 to 0.42 in t and log-gamma
+models and as 0.32 and 0.38 in Laplace models, and those of 0.8 as 0.36 to 0.97, which are called
+`rough`. Of a Laplace model with a correlation of 0.8 it was not found from independent samples.
 
 **Where it is only a direction.** The study ``fastsksd reproduce effects`` compares estimates with
 the truth, with one coordinate off.

@@ -87,7 +87,7 @@ class Correlations:
 
     See Also
     --------
-    effect_sizes : Makes one, as `Effects.correlations`.
+    fastsksd.effect_sizes : Makes one, as `Effects.correlations`.
 
     Examples
     --------

@@ -70,7 +70,8 @@ def effect_sizes(
     Returns
     -------
     Effects
-        A table with a row for each coordinate, and one for each slice.
+        A table with a row for each coordinate, and one for each slice. Its `correlations` are those
+        of pairs of coordinates, in the samples and in the model.
 
     Raises
     ------
@@ -86,6 +87,8 @@ def effect_sizes(
     The module `fastsksd.effects` has the method and its limits. A coordinate that is constant, or
     has constant scores, has NaN. With fewer than about two samples for each dimension directions r
     can't be learnt, and numbers are about coordinates given the others.
+
+    The model must not have been fitted to `x`: effects would be near none, whatever it is.
 
     Examples
     --------

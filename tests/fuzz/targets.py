@@ -374,7 +374,10 @@ TARGETS: dict[str, Target] = {
     "compare": Target(
         fs.compare,
         right(
-            dict(x=samples(n=(60,), d=(2, 3)), score=st.fixed_dictionaries(dict(a=S, b=S))),
+            dict(
+                x=samples(n=(60,), d=(2, 3)),
+                score=st.fixed_dictionaries(dict(a=S, b=S | FITS.map(fs.Refit))),
+            ),
             slices=directions(),
             kernel=kernels(),
             level=st.sampled_from([0.5, 0.95]),
