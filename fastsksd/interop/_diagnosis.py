@@ -10,6 +10,7 @@ import numpy as np
 from .._doors import door
 from .._typing import Array
 from .._validate import ArgumentError
+from ..compute.chi_square import SMALLEST
 from ..effects import FEWEST, Effect, Effects, coordinate_effects
 from ..procedure.location_scale import marginal_pvalues
 from ..procedure.mixing import bulk_and_tail_size, split_chains, split_rhat
@@ -303,7 +304,7 @@ def diagnose(draws: Draws, level: float, options: dict[str, Any]) -> Diagnosis:
         pvalues = np.full_like(pvalues, np.nan)  # whose level does not hold
     known = np.isfinite(pvalues)
     adjusted = np.full_like(pvalues, np.nan)
-    adjusted[known] = np.maximum(np.exp(holm(np.log(pvalues[known]))), np.nextafter(0.0, 1.0))
+    adjusted[known] = np.maximum(np.exp(holm(np.log(pvalues[known]))), SMALLEST)
     if labels is None:
         unknown = np.full(len(draws.names), np.nan)
         mixing = np.full(len(draws.names), n), np.full(len(draws.names), n), unknown
