@@ -297,7 +297,7 @@ def diagnose(draws: Draws, level: float, options: dict[str, Any]) -> Diagnosis:
     n = float(len(draws))
     if n < FEWEST:
         raise ArgumentError(
-            "draws", f"must be worth at least {FEWEST} for a diagnosis; their weights leave {n:.0f}"
+            "weights", f"must leave at least {FEWEST} draws for a diagnosis; they leave {n:.0f}"
         )
     effects, pvalues, directions = _parameters(draws.x, draws.score, draws.names, labels)
     if result.draws_needed:
