@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
-from ._strict import StrictNumbers
+from ._strict import LenientNumbers, StrictNumbers
 from ._validate import Overflow, evaluate_score
 
 _P = ParamSpec("_P")
@@ -53,7 +53,7 @@ def interruptible(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
     @functools.wraps(function)
     def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        with HeardInterrupts():
+        with HeardInterrupts(), LenientNumbers():
             return function(*args, **kwargs)
 
     return guarded

@@ -12,22 +12,37 @@ import numpy as np
 
 _T = TypeVar("_T")
 # What vanishes beside other terms does no harm, whatever the caller thinks of it.
-_FAILURES: Any = {**dict.fromkeys(("over", "invalid", "divide"), "raise"), "under": "ignore"}
+_VANISHING: Any = {"under": "ignore"}
+_FAILURES: Any = {**dict.fromkeys(("over", "invalid", "divide"), "raise"), **_VANISHING}
 _callers: ContextVar[Any] = ContextVar("callers", default=None)
 
 
-class StrictNumbers:
-    """Numbers of NumPy that overflow, or are not defined, raise a `FloatingPointError`."""
+class _Settings:
+    """Settings of NumPy within; those of the caller are remembered, for functions of the user."""
+
+    settings: Any
 
     def __enter__(self) -> None:
         self._token = _callers.set(np.geterr()) if _callers.get() is None else None
-        self._settings = np.errstate(**_FAILURES)
-        self._settings.__enter__()
+        self._inner = np.errstate(**self.settings)
+        self._inner.__enter__()
 
     def __exit__(self, *raised: Any) -> None:
-        self._settings.__exit__(*raised)
+        self._inner.__exit__(*raised)
         if self._token is not None:
             _callers.reset(self._token)
+
+
+class StrictNumbers(_Settings):
+    """Numbers of NumPy that overflow, or are not defined, raise a `FloatingPointError`."""
+
+    settings = _FAILURES
+
+
+class LenientNumbers(_Settings):
+    """Numbers that vanish are none of a failure, whatever the caller thinks of them."""
+
+    settings = _VANISHING
 
 
 def as_the_caller_has_it() -> contextlib.AbstractContextManager[Any]:

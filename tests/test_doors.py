@@ -167,6 +167,14 @@ def test_what_vanishes_does_no_harm(name):
         calls[name](x, -x)
 
 
+def test_what_vanishes_in_results_does_no_harm():
+    x = np.concatenate([X, 0.3 * X])
+    with np.errstate(all="raise"):
+        result = fs.gof_test(x, np.negative, n_resamples=99, rng=0)
+        assert result.summary() and result.explain().pvalues.size and repr(result.effects)
+        assert fs.compare(x, {"a": np.negative, "b": lambda x: -1.1 * x}, rng=0).best
+
+
 def test_a_column_of_vanishing_size_is_named():
     x = X * [1.0, 1e-310]
     with pytest.raises(ValueError, match=r"`x` is at most .* in column 1"):

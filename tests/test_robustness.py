@@ -238,6 +238,21 @@ def test_nor_do_units_of_any_size(estimator, power):
     np.testing.assert_allclose(scaled.statistic, plain.statistic, rtol=1e-6)
 
 
+@pytest.mark.parametrize("size", [1e-59, 1e59])
+@pytest.mark.parametrize("method", ["ksd", "ksdagg"])
+def test_units_of_the_ordinary_tests(method, size):
+    """They take these. The published widths of KSDAgg are in the units of x, which decide there."""
+
+    def tested(c):
+        return fs.gof_test(c * X, lambda x: -0.5 * (x / c) / c, method=method, rng=0)
+
+    found = tested(size)
+    assert 0.0 < found.pvalue <= 1.0 and np.isfinite(found.statistic)
+    assert method == "ksdagg" or found.pvalue == tested(1.0).pvalue
+    with pytest.raises(ValueError, match=r"`x` varies by about .* 1e-60 to 1e"):
+        tested(size**1.2)
+
+
 def test_objects_do_not_change_with_the_arrays_they_were_made_from():
     r, h = np.eye(2), np.array([1.0, 2.0])
     slices, kernel = fs.Slices(r, r), fs.RBF(h)

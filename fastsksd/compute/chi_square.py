@@ -11,6 +11,7 @@ import numpy as np
 
 from .._typing import Array, ArrayLike
 
+SMALLEST = 5e-324  # positive number, what a p-value is at least
 _DRAWN = 2**16  # draws that are made at a time
 
 
@@ -132,4 +133,4 @@ def weighted_chi_square_draws(weights: Array, count: int, rng: np.random.Generat
 
 def positive_exp(log: float) -> float:
     """``exp(log)``, but never zero."""
-    return max(float(np.exp(log)), np.nextafter(0.0, 1.0))
+    return max(float(np.exp(log)), SMALLEST)

@@ -67,10 +67,11 @@ def _wanted(test: str, null: str, n: int, d: int, block: int) -> bool:
 
 
 def _turn(task: Task) -> int:
-    large = task["test"] == "family" and task["d"] > _LARGEST_SEARCH
-    if large or [task["n"], task["d"]] not in _FIRST:
+    test, wild = task["test"], task["null"] == "wild"
+    large = test == "family" and task["d"] > _LARGEST_SEARCH
+    if large or [task["n"], task["d"]] not in _FIRST or (test == "family" and not wild):
         return 2
-    return 0 if task["null"] == "wild" else 1 if task["test"] == "coordinates" else 2
+    return 0 if wild and test in ("coordinates", "family") else 1
 
 
 def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:

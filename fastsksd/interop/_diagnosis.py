@@ -10,6 +10,7 @@ import numpy as np
 from .._doors import door
 from .._typing import Array
 from .._validate import ArgumentError, first_few
+from ..compute.chi_square import SMALLEST
 from ..effects import FEWEST, Correlation, Effect, Effects, coordinate_effects
 from ..procedure.location_scale import marginal_pvalues
 from ..procedure.mixing import bulk_and_tail_size, split_chains, split_rhat
@@ -333,14 +334,14 @@ def diagnose(draws: Draws, level: float, options: dict[str, Any]) -> Diagnosis:
     n = float(len(draws))
     if n < FEWEST:
         raise ArgumentError(
-            "draws", f"must be worth at least {FEWEST} for a diagnosis; their weights leave {n:.0f}"
+            "weights", f"must leave at least {FEWEST} draws for a diagnosis; they leave {n:.0f}"
         )
     effects, pvalues, directions = _parameters(draws.x, draws.score, draws.names, labels)
     if result.draws_needed:
         pvalues = np.full_like(pvalues, np.nan)  # whose level does not hold
     known = np.isfinite(pvalues)
     adjusted = np.full_like(pvalues, np.nan)
-    adjusted[known] = np.maximum(np.exp(holm(np.log(pvalues[known]))), np.nextafter(0.0, 1.0))
+    adjusted[known] = np.maximum(np.exp(holm(np.log(pvalues[known]))), SMALLEST)
     if labels is None:
         unknown = np.full(len(draws.names), np.nan)
         mixing = np.full(len(draws.names), n), np.full(len(draws.names), n), unknown

@@ -155,7 +155,7 @@ class Draws:
         check_probability("level", level)
         if len(self) < FEWEST:
             raise ArgumentError(
-                "draws", f"must be at least {FEWEST} for a diagnosis; got {len(self)}"
+                "x", f"must hold at least {FEWEST} draws for a diagnosis; got {len(self)}"
             )
         return diagnose(self, level, {"rng": 0} | options)
 

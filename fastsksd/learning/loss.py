@@ -225,6 +225,7 @@ class SlicedSteinLoss(SteinLoss):
             if refine is None and value != usual:
                 raise ArgumentError(name, "has no use with refine=None; leave it out")
         self.steps = 0
+        self._refreshed = -1  # the step before which `fresh` was called; its batch may have failed
         r = np.eye(self.d) if self.basis is None else self.basis
         self._begin(Slices(r, r))
 
@@ -241,8 +242,10 @@ class SlicedSteinLoss(SteinLoss):
     def __call__(self, x: ArrayLike, score: Score) -> tuple[float, Array]:
         x = check_samples(x, min_rows=2, d=self.d)
         scores = evaluate_score(check_score(score), x)
-        if self.fresh is not None and self.steps % self.every == 0:
+        due = self.steps % self.every == 0 and self.steps != self._refreshed
+        if self.fresh is not None and due:
             self._refresh_from(self.fresh)
+            self._refreshed = self.steps
         value, gradient = self._value_and_gradient(x, scores)
         self.steps += 1
         return value, gradient
@@ -313,7 +316,7 @@ class SlicedSteinLoss(SteinLoss):
         }
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        self.steps = int(state["calls"])
+        self.steps, self._refreshed = int(state["calls"]), -1
         self._begin(Slices(state["r"], state["g"]))
         for name, array in self._ascent.state.items():
             array[...] = state[name]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._typing import Array
+from ..compute.chi_square import SMALLEST
 from .metric import folds, moderate, shrinkage, shrunk
 from .mixing import sizes_of_means
 from .model_moments import Bounded, moment_effects
@@ -66,7 +67,7 @@ def marginal_pvalues(x: Array, scores: Array, chain: np.ndarray | None = None) -
             tails = 2.0 * stdtr(np.maximum(sizes - 1.0, 1.0), -np.abs(corrected))
         pvalues[some] = np.minimum(len(DEGREES) * tails.reshape(len(DEGREES), -1).min(axis=0), 1.0)
     pvalues[regression.constant] = np.nan
-    return np.maximum(pvalues, np.nextafter(0.0, 1.0))
+    return np.maximum(pvalues, SMALLEST)
 
 
 class _Scale(NamedTuple):

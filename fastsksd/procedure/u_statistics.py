@@ -42,6 +42,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._typing import Array
+from ..compute.chi_square import SMALLEST
 
 
 class UStatistic(NamedTuple):
@@ -124,6 +125,6 @@ class UStatistic(NamedTuple):
             return 1.0
         variance = self.variance + max(-self.slope * self.value, 0.0)
         if not variance > 0:  # terms that are all the same
-            return float(np.nextafter(0.0, 1.0))
+            return SMALLEST
         tail = 2.0 * stdtr(self.freedom, -abs(self.value) / np.sqrt(variance))
-        return float(np.clip(tail, np.nextafter(0.0, 1.0), 1.0))
+        return float(np.clip(tail, SMALLEST, 1.0))

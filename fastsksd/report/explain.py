@@ -38,7 +38,7 @@ from .._validate import (
 )
 from ..baselines import BASELINES
 from ..baselines.base import Baseline
-from ..compute.chi_square import limit_weights, log_tail_of_weighted_chi_square
+from ..compute.chi_square import SMALLEST, limit_weights, log_tail_of_weighted_chi_square
 from ..compute.projections import project
 from ..discrepancy import Estimate
 from ..engines import PairEngine, choose_engine
@@ -560,7 +560,7 @@ def _slice_pvalues(
 
 
 def _positive(logs: Array) -> Array:
-    return np.maximum(np.exp(logs), np.nextafter(0.0, 1.0))
+    return np.maximum(np.exp(logs), SMALLEST)
 
 
 def _check_unchanged(result: GofResult, statistics: Array) -> None:

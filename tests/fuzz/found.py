@@ -158,4 +158,4 @@ FOUND["interop.Draws"] += [dict(x=Samples(form="complex"), score=Scores(), n_res
 FOUND["interop.Draws.diagnose"] = [
     dict(x=Samples(n=20), score=Scores(), n_resamples=19, names=names)
     for names in (True, (), [1, 2, 3])
-]
+] + [dict(x=Samples(n=5, d=200), score=Scores(), n_resamples=19)]

@@ -21,8 +21,8 @@ def often(usual, *rare):
 
 
 def rarely(rare, usual):
-    """One time in 25 or so from the first strategy, else from the second."""
-    return st.integers(0, 24).flatmap(lambda k: rare if k == 24 else usual)
+    """One time in ten or so from the first strategy, else from the second."""
+    return st.integers(0, 9).flatmap(lambda k: rare if k == 7 else usual)
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,7 @@ def test_bad_input_is_named():
         draws.diagnose(level=0)
     with pytest.raises(TypeError, match="nothing"):
         draws.diagnose(nothing=1)
-    with pytest.raises(ValueError, match=r"`draws` must be at least 20"):
+    with pytest.raises(ValueError, match=r"`x` must hold at least 20 draws"):
         run(0, chains=1, n=19).diagnose()
 
 
