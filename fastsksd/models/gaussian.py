@@ -305,14 +305,15 @@ class _Covariance:
 
 
 def _cholesky(name: str, matrix: Array) -> Array:
-    asymmetry = np.abs(matrix - matrix.T).max()
+    half = 0.5 * matrix  # so that no sum of two entries overflows
+    asymmetry = 2.0 * float(np.abs(half - half.T).max())
     if asymmetry > 1e-8 * np.abs(matrix).max():
         raise ArgumentError(
             name,
             f"must be symmetric; entries differ from their mirror images by up to {asymmetry:.3g}",
         )
     try:
-        return np.linalg.cholesky(0.5 * (matrix + matrix.T))
+        return np.linalg.cholesky(half + half.T)
     except np.linalg.LinAlgError:
         smallest = np.linalg.eigvalsh(matrix)[0]
         raise ArgumentError(

@@ -86,7 +86,10 @@ FOUND: dict[str, list[dict[str, Any]]] = {
         dict(r=((1.0, 0.0),), g=((0.6, 0.8),), g_values=[None]),
     ],
     "explain": [dict(alpha=HUGE, n_resamples=19)],
-    "models.Gaussian": [dict(mean=(1e3, 1e-3), cov=((1.0, 0.0), (0.0, 1.0)), n=LONG)],
+    "models.Gaussian": [
+        dict(mean=(1e3, 1e-3), cov=((1.0, 0.0), (0.0, 1.0)), n=LONG),
+        dict(mean=(0.0, 0.0), cov=Samples(n=2, law="chain", fault="equal", size=1e308)),
+    ],
     "models.GaussianMixture": [
         dict(weights=(0.5, 0.5), means=((0.0, 0.0), (1.0, 5.0)), covs=1.0, n=LONG),
         dict(
