@@ -164,13 +164,17 @@ def picture(rows: list[Row]) -> Figure:
         stein, short, usual = (
             said[name].mean() for name in ("rejected", "too short", "R-hat or ESS")
         )
+        silent = ~said["rejected"] & ~said["too short"]
+        named = (silent & (said["chains differ"] | said["burn-in"])).mean()
         axis.barh(place + 0.19, stein, 0.34, color=_STEIN)
         axis.barh(place + 0.19, short, 0.34, left=stein, color=_SHORT)
+        axis.barh(place + 0.19, named, 0.34, left=stein + short, color=_NAMED)
         axis.barh(place - 0.19, usual, 0.34, color=_USUAL)
+        inside = dict(_LABEL, ha="center", color="0.2")
         if kind == "step too long":
-            beside = dict(_LABEL, ha="left")
-            end = stein + short + 0.01
-            axis.text(end, place + 0.17, "chains too short to tell", color="0.25", **beside)
+            axis.text(stein + short / 2, place + 0.17, "chains too short to tell", **inside)
+        if kind == "warm-up kept":
+            axis.text(stein + short + named / 2, place + 0.17, "start or chain named", **inside)
     # Labels stand where the bars are far apart.
     first = len(kinds) - 2
     axis.text(0.985, first + 0.17, "Stein test rejects", color="white", **_LABEL)
@@ -193,7 +197,7 @@ def picture(rows: list[Row]) -> Figure:
     )
 
 
-_STEIN, _SHORT, _USUAL = "#1f5a94", "#a9c8e6", "#c4c4c4"
+_STEIN, _SHORT, _NAMED, _USUAL = "#1f5a94", "#a9c8e6", "#f2c879", "#c4c4c4"
 _LABEL: dict[str, Any] = dict(fontsize=8, ha="right", va="center")
 # Good runs, those whose chains agree on something wrong, and those whose chains do not agree.
 _SHOWN = (

@@ -28,6 +28,8 @@ every second tau-th draw alone                          7.0    4.5    6.5
 batch means of 8 tau with Hotelling's F                 8.0
 ====================================================  =====  =====  =====
 
+``notebooks/assumptions.md`` compares more of them, with longer memory and with several chains.
+
 Neighbouring stretches without gaps have a correlation of ``tau / 4L``. In d dimensions it moves the
 mean of the statistic by ``d tau / 2L``, against a standard deviation of ``sqrt(2 d)``, which is why
 gaps matter most in many dimensions.

@@ -98,12 +98,16 @@ def test_a_study_and_its_report(monkeypatch, tmp_path):
 
 
 def test_what_tests_and_alarms_say():
-    row = {"p": 0.01, "ksd": None, "rhat": 1.0, "ess": 500.0}
+    row = {"p": 0.01, "ksd": None, "rhat": 1.0, "ess": 500.0, "different": [], "burn_in": 0}
     rows = [row, row | {"p": None}, row | {"ess": 399.0, "ksd": 0.05}, row | {"rhat": 1.02}]
+    rows[1] |= {"different": [3]}
+    rows[2] |= {"burn_in": 25}
     said = {name: values.tolist() for name, values in mcmc._said(rows).items()}
     assert said["rejected"] == [True, False, True, True]
     assert said["too short"] == [False, True, False, False]
     assert said["R-hat or ESS"] == [False, False, True, True]
+    assert said["chains differ"] == [False, True, False, False]
+    assert said["burn-in"] == [False, False, True, False]
     assert said["KSD"] == [False, False, True, False]
     assert said["rejected, no alarm"] == [True, False, False, False]
 

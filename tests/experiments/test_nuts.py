@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.special import digamma, polygamma
 
 from fastsksd.experiments import nuts
-from fastsksd.experiments.chains import GroupEffects, no_u_turn
+from fastsksd.experiments.chains import GroupEffects, no_u_turn, random_walk
 
 ROOT = np.array([[1.0, 0.0], [0.9, 0.5]])
 PRECISION = np.linalg.inv(ROOT @ ROOT.T)
@@ -98,3 +98,15 @@ def test_windows_of_the_warm_up():
 def test_runs_of_the_level_study():
     x = no_u_turn(GroupEffects(3), 2, 0.8, 3, 40, np.random.default_rng(0))
     assert x.shape == (2, 3, 40, 3) and np.unique(x[:, :, -1, 0]).size == 6
+
+
+def test_a_random_walk_follows_its_model():
+    model = GroupEffects(4)
+    rng = np.random.default_rng(0)
+    x = random_walk(model, 0.5, 40, 1500, rng)
+    assert 0.2 < np.mean(np.any(np.diff(x, axis=1) != 0, axis=2)) < 0.6
+    flat = x.reshape(-1, 4)
+    score = model.score(flat)
+    means = score.reshape(40, 1500, 4).mean(axis=1)  # by Stein's identity 0
+    assert np.all(np.abs(means.mean(axis=0)) < 4.0 * means.std(axis=0) / 40**0.5)
+    assert np.mean(flat * score, axis=0) == pytest.approx(-1.0, abs=0.1)
