@@ -129,14 +129,14 @@ class ArgumentTypeError(AboutArgument, TypeError):
     """An argument is of a type that can't be used."""
 
 
-class NotFinite(ArgumentError):
+class NotFiniteError(ArgumentError):
     """NaN or infinity in some rows of an array, which may be draws of chains."""
 
     found = ""
     rows = np.empty(0, dtype=int)
 
     @classmethod
-    def of(cls, name: str, found: str, rows: np.ndarray) -> NotFinite:
+    def of(cls, name: str, found: str, rows: np.ndarray) -> NotFiniteError:
         """The error about rows by number; `found` is the problem without them."""
         which = "row" if rows.size == 1 else "rows"
         error = cls(name, f"{found} ({which} {first_few(rows)})")
@@ -494,7 +494,7 @@ def _check_finite(name: str, array: Array, returned: bool = False) -> None:
     rows = np.flatnonzero(bad.any(axis=1))
     verb = "returned" if returned else "holds"
     count = f"{rows.size} of {counted(array.shape[0], 'row')}"
-    raise NotFinite.of(name, f"{verb} NaN or infinity in {count}", rows)
+    raise NotFiniteError.of(name, f"{verb} NaN or infinity in {count}", rows)
 
 
 def _listing(choices: Iterable[str]) -> str:

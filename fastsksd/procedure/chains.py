@@ -15,7 +15,7 @@ from .._typing import Array
 from .._validate import (
     ArgumentError,
     ArgumentTypeError,
-    NotFinite,
+    NotFiniteError,
     Option,
     check_samples,
     counted,
@@ -171,7 +171,7 @@ def told_as_draws(labels: Any) -> Iterator[None]:
     """Errors about rows that are not finite name chain and draw, where rows have `labels`."""
     try:
         yield
-    except NotFinite as error:
+    except NotFiniteError as error:
         numbers = np.ravel(labels) if np.ndim(labels) == 1 else np.empty(0)
         if not len(error.rows) or numbers.size <= error.rows.max() or (numbers == numbers[0]).all():
             raise
