@@ -340,6 +340,7 @@ class Accumulator:
             return self._no_room()
         return self._too_many(counts, moments.own) or moments
 
+    @one_blas_thread()
     def _too_many(
         self, counts: Mapping[Cell, int], own: Callable[[Cell], Array]
     ) -> TooMuchWork | None:
@@ -411,6 +412,7 @@ class Accumulator:
         return near
 
     @interruptible
+    @one_blas_thread()
     def spectrum(self) -> Array:
         """Eigenvalues of the centred Stein matrix over n.
 
@@ -445,8 +447,7 @@ class Accumulator:
                 inner = slice(band.start - start, band.stop - start)
                 there = self._grid.couple(q, key[1] - places[inner], columns[:, inner])
                 coupled[rows[key]] = basis[key].T @ there @ root[band]
-        with one_blas_thread():
-            return cast(Array, np.linalg.eigvalsh(product(root.T, coupled.T)))
+        return cast(Array, np.linalg.eigvalsh(product(root.T, coupled.T)))
 
     def _check_work(self) -> None:
         """The series that couple cells must not be too many; far apart the RBF kernel has none."""

@@ -111,7 +111,7 @@ def _check_test(result, where: str) -> None:
     for member in result.members:
         check_finite(member.statistic, f"{where}: {member.name}.statistic")
     repr(result)
-    if " to tell: about " in result.verdict:  # too short, or too few
+    if " to tell: " in result.verdict:  # too short, or too few
         return
     assert 0.0 < result.pvalue <= 1.0, f"{where}.pvalue is {result.pvalue}"
     for member in result.members:

@@ -98,8 +98,7 @@ def _median_distance(x):
 def test_smoothing_width_is_the_median_distance():
     x = np.random.default_rng(0).standard_normal((80, 3))
     width = _median_distance(x)
-    for estimator in ("ke", "ge"):
-        options = dict(estimator=estimator, debias=False)
+    for options in (dict(estimator="ke", debias=False), dict(estimator="ge")):
         default = fs.active_slices(x, np.negative, **options)
         given = fs.active_slices(x, np.negative, kernel=fs.RBF(width), **options)
         np.testing.assert_allclose(np.abs(np.sum(default.r * given.r, axis=1)), 1.0, atol=1e-9)
