@@ -33,11 +33,29 @@ class Option(NamedTuple):
         return f"`{self.name}`" if self.value is None else f"{self.name}={self.value!r}"
 
 
+class BadRows(NamedTuple):
+    """Rows that a message names: the first few, how many there are, and of how many.
+
+    The last is None for rows of an array of which only a piece was looked at.
+    """
+
+    first: tuple[int, ...]
+    number: int
+    of: int | None
+
+    def __str__(self) -> str:
+        which = ("row " if self.number == 1 else "rows ") + ", ".join(map(str, self.first))
+        which += ", ..." if self.number > len(self.first) else ""
+        return which if self.of is None else f"{self.number} of {counted(self.of, 'row')} ({which})"
+
+
 OptionFormat: TypeAlias = Callable[[Option], str]
 """How options are written: `str` as in Python, the command line's as flags."""
+MessagePart: TypeAlias = str | Option | BadRows
+"""What messages are made of."""
 
 
-def joined(parts: Iterable[str | Option], option: OptionFormat = str) -> str:
+def joined(parts: Iterable[MessagePart], option: OptionFormat = str) -> str:
     """Text from parts, some of which are options.
 
     Examples
@@ -46,7 +64,7 @@ def joined(parts: Iterable[str | Option], option: OptionFormat = str) -> str:
     >>> joined(["is for ", Option("null", "wild"), " only"])
     "is for null='wild' only"
     """
-    return "".join(option(part) if isinstance(part, Option) else part for part in parts)
+    return "".join(option(part) if isinstance(part, Option) else str(part) for part in parts)
 
 
 def counted(number: int, noun: str) -> str:
@@ -66,9 +84,10 @@ class AboutArgument(Exception):
     ----------
     argument : str
         Its name.
-    *problem : str or Option
+    *problem : str, Option or BadRows
         What is wrong with it: the rest of a sentence that begins with the name, without a full
-        stop. Options it mentions are given as `Option`, so that they can be written in other ways.
+        stop. Options it mentions are given as `Option`, so that they can be written in other ways,
+        and rows as `BadRows`, so that they can be those of a larger array.
     remedy : str or sequence of str and Option, optional
         A sentence that says what to do.
 
@@ -81,7 +100,7 @@ class AboutArgument(Exception):
     def __init__(
         self,
         argument: str,
-        *problem: str | Option,
+        *problem: MessagePart,
         remedy: str | Sequence[str | Option] | None = None,
     ) -> None:
         super().__init__(argument, *problem)
@@ -95,6 +114,16 @@ class AboutArgument(Exception):
     @property
     def problem(self) -> str:
         return joined(self.parts)
+
+    def in_array(self, rows: np.ndarray) -> AboutArgument:
+        """The same error, with the rows of a piece as those that they are in the whole array."""
+        parts = (
+            BadRows(tuple(rows[list(part.first)].tolist()), part.number, None)
+            if isinstance(part, BadRows) and part.of == rows.size
+            else part
+            for part in self.parts
+        )
+        return type(self)(self.argument, *parts, remedy=self.remedy)
 
     def message(self, subject: str | None = None, option: OptionFormat = str) -> str:
         """The message, with `subject` in place of the argument's name."""
@@ -457,9 +486,8 @@ def _check_finite(name: str, array: Array, returned: bool = False) -> None:
         return
     rows = np.flatnonzero(bad.any(axis=1))
     verb = "returned" if returned else "holds"
-    count = f"{rows.size} of {counted(array.shape[0], 'row')}"
-    which = "row" if rows.size == 1 else "rows"
-    raise ArgumentError(name, f"{verb} NaN or infinity in {count} ({which} {first_few(rows)})")
+    bad_rows = BadRows(tuple(rows[:5].tolist()), rows.size, array.shape[0])
+    raise ArgumentError(name, f"{verb} NaN or infinity in ", bad_rows)
 
 
 def _listing(choices: Iterable[str]) -> str:

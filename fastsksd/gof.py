@@ -26,7 +26,6 @@ from ._validate import (
     check_score,
     column_names,
     evaluate_score,
-    first_few,
     is_dask,
     score_is_array,
 )
@@ -442,16 +441,7 @@ def examine(x: Any, score: Any, options: Options) -> Examined:
             searched = time.perf_counter()
             outcome = evaluate(plan, found)
     except FlatProjection as error:
-        still = np.flatnonzero((samples == samples[0]).all(axis=0))
-        if not still.size:
-            raise
-        shown = still if names is None else [repr(names[k]) for k in still]
-        raise FlatProjection(
-            "x",
-            f"does not vary in {'column' if still.size == 1 else 'columns'} {first_few(shown)}, "
-            "along which slices have no median distance",
-            remedy=error.remedy,
-        ) from error
+        raise error.of("x", samples, names) from error
     return Examined(
         plan,
         samples,

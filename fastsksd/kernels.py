@@ -10,6 +10,7 @@ Engines know a kernel by its code; its values and derivatives are in `compute.po
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -35,6 +36,19 @@ _CONSTANT = 1e-13  # of the spread: what round-off leaves of the distances of a 
 
 class FlatProjection(ArgumentError):
     """Samples that do not vary along a slice, so that they have no median distance."""
+
+    def of(self, name: str, x: Array, columns: Sequence[str] | None = None) -> FlatProjection:
+        """The same error about the argument `name`, which names the constant columns of `x`."""
+        still = np.flatnonzero((x == x[0]).all(axis=0))
+        if not still.size:
+            return FlatProjection(name, *self.parts, remedy=self.remedy)
+        shown = still if columns is None else [repr(columns[k]) for k in still.tolist()]
+        return FlatProjection(
+            name,
+            f"does not vary in {'column' if still.size == 1 else 'columns'} {first_few(shown)}, "
+            "along which slices have no median distance",
+            remedy=self.remedy,
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._typing import SlicesLike
-from .._validate import AboutArgument, ArgumentError, ArgumentTypeError, Option
+from .._validate import AboutArgument, ArgumentError, ArgumentTypeError, MessagePart
 from ..slices import Slices, as_slices
 
 TOP = (1, 3, 10)
@@ -102,7 +102,7 @@ def check_pools(
             checked[name] = as_slices(slices, d)
         except (TypeError, ValueError) as error:
             kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentError
-            reason: tuple[str | Option, ...] = (str(error).rstrip("."),)
+            reason: tuple[MessagePart, ...] = (str(error).rstrip("."),)
             if isinstance(error, AboutArgument) and error.argument == "slices":
                 reason = error.parts
             raise kind(argument, f"has a set {name!r} that can't be used: ", *reason) from None
