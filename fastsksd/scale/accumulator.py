@@ -415,7 +415,11 @@ class Accumulator:
         self._check_work()
         if isinstance(self._moments, TooMuchWork):
             raise self._moments
-        moments, near = self._moments, self._near()
+        with one_blas_thread():
+            return self._eigenvalues(self._moments)
+
+    def _eigenvalues(self, moments: CellMoments) -> Array:
+        near = self._near()
         # A cell of few samples has features in few directions: only those are kept.
         basis = {key: _range(moments.own(key)) for key in near}
         ends = np.cumsum([0, *(one.shape[1] for one in basis.values())])
@@ -429,8 +433,7 @@ class Accumulator:
             for other in others:
                 columns = self._grid.couple(q, cell - other, basis[q, other])
                 coupled[rows[q, cell]] += basis[q, cell].T @ columns @ root[rows[q, other]]
-        with one_blas_thread():
-            return cast(Array, np.linalg.eigvalsh(product(root.T, coupled.T)))
+        return cast(Array, np.linalg.eigvalsh(product(root.T, coupled.T)))
 
     def _check_work(self) -> None:
         """The series that couple cells must not be too many; far apart the RBF kernel has none."""
