@@ -130,22 +130,41 @@ class ArgumentTypeError(AboutArgument, TypeError):
 
 
 class NotFiniteError(ArgumentError):
-    """NaN or infinity in some rows of an array, which may be draws of chains."""
+    """NaN or infinity in some rows of an array: draws of chains, or a piece of a larger array."""
 
-    found = ""
+    verb = "holds"
     rows = np.empty(0, dtype=int)
+    of_rows = 0
 
     @classmethod
-    def of(cls, name: str, found: str, rows: np.ndarray) -> NotFiniteError:
-        """The error about rows by number; `found` is the problem without them."""
-        which = "row" if rows.size == 1 else "rows"
-        error = cls(name, f"{found} ({which} {first_few(rows)})")
-        error.found, error.rows = found, rows
+    def of(cls, name: str, verb: str, rows: np.ndarray, of_rows: int) -> NotFiniteError:
+        """The error about rows by number, of so many."""
+        error = cls(name, f"{verb} NaN or infinity in {_part(rows, of_rows)} ({_rows(rows)})")
+        error.verb, error.rows, error.of_rows = verb, rows, of_rows
         return error
 
     def with_draws(self, draws: Sequence[str]) -> ArgumentError:
         """The same about draws, which have names."""
-        return ArgumentError(self.argument, f"{self.found} ({first_few(draws)})")
+        part = _part(self.rows, self.of_rows)
+        return ArgumentError(
+            self.argument, f"{self.verb} NaN or infinity in {part} ({first_few(draws)})"
+        )
+
+    def in_array(self, places: np.ndarray) -> ArgumentError:
+        """The same about rows of a larger array, of which those looked at have these places."""
+        if places.size != self.of_rows:
+            return self
+        return ArgumentError(
+            self.argument, f"{self.verb} NaN or infinity in {_rows(places[self.rows])}"
+        )
+
+
+def _part(rows: np.ndarray, of_rows: int) -> str:
+    return f"{rows.size} of {counted(of_rows, 'row')}"
+
+
+def _rows(rows: np.ndarray) -> str:
+    return f"{'row' if rows.size == 1 else 'rows'} {first_few(rows)}"
 
 
 class Overflow(ArgumentError):
@@ -493,8 +512,7 @@ def _check_finite(name: str, array: Array, returned: bool = False) -> None:
         return
     rows = np.flatnonzero(bad.any(axis=1))
     verb = "returned" if returned else "holds"
-    count = f"{rows.size} of {counted(array.shape[0], 'row')}"
-    raise NotFiniteError.of(name, f"{verb} NaN or infinity in {count}", rows)
+    raise NotFiniteError.of(name, verb, rows, array.shape[0])
 
 
 def _listing(choices: Iterable[str]) -> str:

@@ -37,8 +37,14 @@ GIVEN = Option("kernel=fs.RBF(1.0)")  # a kernel with a bandwidth
 class FlatProjection(ArgumentError):
     """Samples that do not vary along a slice, so that they have no median distance."""
 
+    def about(self, name: str) -> FlatProjection:
+        """The same error about the argument `name`."""
+        return FlatProjection(name, *self.parts, remedy=self.remedy)
 
-def constant_columns(sets: Sequence[Array], names: Sequence[str] | None) -> FlatProjection | None:
+
+def constant_columns(
+    sets: Sequence[Array], names: Sequence[str] | None, argument: str = "x"
+) -> FlatProjection | None:
     """The error about columns that are constant in all sets of samples; None without any.
 
     Where all columns are constant, other errors say so.
@@ -48,7 +54,7 @@ def constant_columns(sets: Sequence[Array], names: Sequence[str] | None) -> Flat
     if not 0 < still.size < together.shape[1]:
         return None
     return FlatProjection(
-        "x",
+        argument,
         f"does not vary in {shown_columns(still, names)}, along which slices have no median "
         "distance",
         remedy=("Drop the column, or give a bandwidth, as in ", GIVEN, "."),

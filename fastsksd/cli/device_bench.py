@@ -13,7 +13,7 @@ import numpy as np
 from ..engines import cuda, load
 from ..gof import gof_test
 from ..slices import random_slices
-from .bench import seconds_of
+from .timing import seconds_of
 
 SIZES = {"n": 20_000, "m": 16, "n_resamples": 1000, "n_test": 10_000, "d": 50}
 

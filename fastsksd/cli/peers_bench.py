@@ -13,7 +13,7 @@ from ..compute.threads import get_num_threads
 from ..discrepancy import sksd_value_and_grad
 from ..engines import choose_engine
 from ..slices import random_slices
-from .bench import seconds_of
+from .timing import seconds_of
 
 _SIZES = ((800, 100, 1000), (300, 20, 1000), (2000, 20, 1000))  # samples, slices, replicates
 

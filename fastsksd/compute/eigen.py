@@ -1,6 +1,10 @@
 """Eigenproblems of symmetric matrices, dense (LAPACK's) or known by their products alone (Lanczos).
 
-Those known by their products are many small ones at once, compiled.
+Those known by their products are many small ones at once. Lanczos' vectors are kept orthogonal by
+NumPy: compiled loops were no faster (1.04x) and took 0.8 s to compile. Top eigenpairs of the
+tridiagonal matrices are compiled, as LAPACK has no routine for many at once. Milliseconds of one
+thread for m matrices of size k, and those of a batched `numpy.linalg.eigh`: 0.18 and 0.20 for m =
+100, k = 6; 0.44 and 2.2 for k = 20; 1.1 and 14 for k = 50; 5.2 and 24 for m = 1000, k = 20.
 """
 
 from __future__ import annotations
@@ -8,16 +12,17 @@ from __future__ import annotations
 import math
 from typing import Any, Protocol
 
-import numba
 import numpy as np
 
 from .._typing import Array
 from .blas import one_blas_thread
-from .jit import compiled, parallel
-from .linalg import add_scaled, dot
+from .jit import compiled
+from .linalg import dot
+from .threads import share
 
 # Residuals, relative to the eigenvalue, at which the first and the second pair count as found.
 _TOP, _SECOND = 1e-8, 1e-2
+_LARGE = 2**12  # numbers in tridiagonal matrices beyond which threads pay
 
 
 class Operators(Protocol):
@@ -108,19 +113,20 @@ def _lanczos(apply, start, steps, tolerance, deflate=None, scale=0.0):
     basis = np.empty((m, steps, d))
     diagonal = np.zeros((m, steps))
     off_diagonal = np.zeros((m, steps))
-    q = _sized(_orthonormalise, m * d)(start, basis, 0, deflate)
+    q = _orthogonal(start, basis[:, :0], deflate)
+    q = q / np.sqrt(_inner(q, q))[:, None]
     for k in range(steps):
         basis[:, k] = q
-        work = running.size * d
         w = apply(q)
         if k == 0:
             units = _units(w)
-        w = np.ascontiguousarray(w * units[:, None])
-        q = _sized(_lanczos_step, work)(basis, w, k, diagonal, off_diagonal, deflate, start)
+        w = w * units[:, None]
+        with np.errstate(over="ignore", invalid="ignore"):  # of one operator, which has NaN then
+            q = _lanczos_step(basis, w, k, diagonal, off_diagonal, deflate, start)
         # A few steps at least: an early Ritz value may belong to a lower eigenvalue.
         if k < steps - 1 and (k % 2 == 0 or k < 5):
             continue
-        ritz, coefficients, residuals = _sized(_top_ritz_pairs, work)(diagonal, off_diagonal, k + 1)
+        ritz, coefficients, residuals = _top_ritz_pairs(diagonal, off_diagonal, k + 1)
         done = residuals <= tolerance * np.maximum(np.abs(ritz), scale[running] * units)
         if k == steps - 1:
             done[:] = True
@@ -170,74 +176,61 @@ def _units(w):
     return np.ldexp(1.0, np.clip(-exponents, -1000, 1000))
 
 
-def _sized(function, work):
-    """The serial version of a parallel function when there is little work."""
-    return function if work >= 4096 else function.serial
-
-
-@parallel
-def _orthonormalise(start, basis, k, deflate):
-    """Rows of `start`, orthogonal to the first k basis vectors and to `deflate`, of unit length."""
-    out = start.copy()
-    for q in numba.prange(out.shape[0]):
-        _project_out(out[q], basis[q], k, deflate[q])
-        _scale(out[q], 1.0 / math.sqrt(dot(out[q], out[q])))
-    return out
-
-
-# Plain loops where array expressions would do: those take seconds to compile.
-
-
-@compiled
-def _scale(w, factor):
-    for i in range(w.size):
-        w[i] *= factor
-
-
-@compiled
-def _project_out(w, basis, k, deflate):
-    for _ in range(2):
-        add_scaled(w, -dot(w, deflate), deflate)
-        for i in range(k):
-            add_scaled(w, -dot(w, basis[i]), basis[i])
-
-
-@parallel
-def _lanczos_step(basis, w, k, diagonal, off_diagonal, deflate, start):
-    """Fill row k of the tridiagonal matrices; returns the next basis vectors."""
-    m = w.shape[0]
-    for q in numba.prange(m):
-        scale = math.sqrt(dot(w[q], w[q]))
-        diagonal[q, k] = dot(basis[q, k], w[q])
-        _project_out(w[q], basis[q], k + 1, deflate[q])
-        norm = math.sqrt(dot(w[q], w[q]))
-        for i in range(k):
-            scale = max(scale, abs(diagonal[q, i]))
-        if norm <= 1e-13 * scale:
-            # The space found so far is invariant: go on in its complement, from a new direction.
-            norm = 0.0
-            for i in range(w.shape[1]):
-                w[q, i] = start[q, (i + k + 1) % w.shape[1]]
-            _project_out(w[q], basis[q], k + 1, deflate[q])
-            fresh = math.sqrt(dot(w[q], w[q]))
-            _scale(w[q], 1.0 / fresh if fresh > 1e-10 else 0.0)
-        else:
-            _scale(w[q], 1.0 / norm)
-        off_diagonal[q, k] = norm
+def _orthogonal(w, basis, deflate):
+    """The rows of `w`, (m, d), less what lies along their rows of `deflate` and `basis`."""
+    with one_blas_thread():
+        for _ in range(2):  # the first time, rounding leaves something
+            w = w - _inner(w, deflate)[:, None] * deflate
+            w = w - (_products(basis, w)[:, None] @ basis)[:, 0]
     return w
 
 
-@parallel
+def _inner(v, w):
+    """Inner products of the rows."""
+    return np.einsum("md,md->m", v, w)
+
+
+def _products(basis, w):
+    """Inner products of the rows of `w`, (m, d), with their basis vectors, (m, k)."""
+    return (basis @ w[:, :, None])[:, :, 0]
+
+
+def _lanczos_step(basis, w, k, diagonal, off_diagonal, deflate, start):
+    """Fill row k of the tridiagonal matrices; returns the next basis vectors."""
+    known = basis[:, : k + 1]
+    diagonal[:, k] = _inner(basis[:, k], w)
+    scale = np.maximum(np.sqrt(_inner(w, w)), np.abs(diagonal[:, : k + 1]).max(axis=1))
+    w = _orthogonal(w, known, deflate)
+    lengths = np.sqrt(_inner(w, w))
+    lost = lengths <= 1e-13 * scale
+    off_diagonal[:, k] = np.where(lost, 0.0, lengths)
+    if lost.any():
+        # The space found so far is invariant: go on in its complement, from a new direction.
+        fresh = np.roll(start[lost], -k - 1, axis=1)
+        w[lost] = _orthogonal(fresh, known[lost], deflate[lost])
+        lengths[lost] = np.sqrt(_inner(w[lost], w[lost]))
+        lengths[lost & (lengths <= 1e-10)] = np.inf
+    return w / lengths[:, None]
+
+
 def _top_ritz_pairs(diagonal, off_diagonal, k):
     """Top eigenpair of each leading (k, k) tridiagonal matrix, with its residual."""
     m = diagonal.shape[0]
-    values = np.empty(m)
-    vectors = np.empty((m, k))
-    residuals = np.empty(m)
-    for q in numba.prange(m):
+    values, vectors = np.empty(m), np.empty((m, k))
+
+    def some(first: int, last: int) -> None:
+        rows = slice(first, last)
+        _top_ritz_of(diagonal[rows], off_diagonal[rows], values[rows], vectors[rows])
+
+    share(some, m, large=m * k > _LARGE)
+    return values, vectors, off_diagonal[:, k - 1] * np.abs(vectors[:, k - 1])
+
+
+@compiled
+def _top_ritz_of(diagonal, off_diagonal, values, vectors):
+    k = vectors.shape[1]
+    for q in range(values.size):
         values[q] = _top_ritz(diagonal[q, :k], off_diagonal[q, :k], vectors[q])
-        residuals[q] = off_diagonal[q, k - 1] * abs(vectors[q, k - 1])
-    return values, vectors, residuals
 
 
 @compiled
@@ -288,5 +281,7 @@ def _top_ritz(diagonal, off, vector):
         vector[k - 1] /= pivots[k - 1]
         for i in range(k - 2, -1, -1):
             vector[i] = (vector[i] + off[i] * vector[i + 1]) / pivots[i]
-        _scale(vector, 1.0 / math.sqrt(dot(vector, vector)))
+        length = math.sqrt(dot(vector, vector))
+        for i in range(k):
+            vector[i] /= length
     return value

@@ -186,11 +186,16 @@ def quadratic_forms(tiles: Array, weights: Array, row: int, column: int) -> Arra
     count, height, width = tiles.shape
     if weights.dtype == np.int8 and len(weights) >= _MANY:
         out = np.zeros((-(-height // _GROUP), count, len(weights)))
-        share(
-            lambda first, last: _forms_of_signs(tiles, weights, row, column, first, last, out),
-            len(out),
-            large=tiles.size * len(weights) > 2 * _LARGE,
-        )
+
+        def groups(first: int, last: int) -> None:
+            for turn in range(first, last):
+                # Rows of a diagonal tile shrink. Groups taken from both ends in turn give every
+                # thread the same work.
+                task = turn // 2 if turn % 2 == 0 else len(out) - 1 - turn // 2
+                top, end = task * _GROUP, min((task + 1) * _GROUP, height)
+                _forms_of_group(tiles, weights, row, column, top, end, out[task])
+
+        share(groups, len(out), large=tiles.size * len(weights) > 2 * _LARGE)
         return out.sum(axis=0)
     forms = np.zeros((count, len(weights)))
     for i in range(0, height, _ROWS):
@@ -201,19 +206,6 @@ def quadratic_forms(tiles: Array, weights: Array, row: int, column: int) -> Arra
             met = product(left, tiles[k, i : i + _ROWS, j:].T)
             forms[k] += np.einsum("bj,bj->b", met, right)
     return forms
-
-
-@compiled
-def _forms_of_signs(tiles, signs, row, column, first_turn, last_turn, out):
-    """Quadratic forms of some groups of rows."""
-    tasks = out.shape[0]
-    for turn in range(first_turn, last_turn):
-        # Rows of a diagonal tile shrink. Groups taken from both ends in turn give every thread the
-        # same work.
-        task = turn // 2 if turn % 2 == 0 else tasks - 1 - turn // 2
-        first = task * _GROUP
-        last = min(first + _GROUP, tiles.shape[1])
-        _forms_of_group(tiles, signs, row, column, first, last, out[task])
 
 
 @compiled

@@ -26,10 +26,12 @@ def median_distances(y: Array) -> Array:
     Where the median is 0 it is taken over the positive distances; it is 0 only for a constant row.
     """
     y, h = np.sort(y, axis=1), np.empty(len(y))
-    if y.size <= _SMALL:
-        _median_gaps(y, h)
-    else:
-        share(lambda first, last: _median_gaps(y[first:last], h[first:last]), len(y))
+
+    def some(first: int, last: int) -> None:
+        for q in range(first, last):
+            h[q] = _median_gap(y[q])
+
+    share(some, len(y), large=y.size > _SMALL)
     return h
 
 
@@ -105,12 +107,6 @@ def _pair_distances(products, squares):
             )
             filled += 1
     return distances
-
-
-@compiled
-def _median_gaps(y, h):
-    for q in range(h.size):
-        h[q] = _median_gap(y[q])
 
 
 @compiled

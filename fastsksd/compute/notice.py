@@ -15,40 +15,45 @@ _PATIENCE = 3.0  # seconds before functions are counted
 class _Notice(event.Listener):
     """A line on standard error when compilation begins, and a count when it takes longer.
 
-    Only code of this package counts, and only where somebody is watching. Code that comes from the
-    cache is not compiled. A stream that can't be written to must not stop a computation.
+    Seconds are those of compilation alone, whatever came between. Only code of this package counts,
+    and only where somebody is watching. Code that comes from the cache is not compiled. A stream
+    that can't be written to must not stop a computation.
     """
 
     def __init__(self) -> None:
         self.depth = self.done = 0
-        self.start: float | None = None
+        self.seconds = 0.0  # before the compilation that is under way
+        self.start = 0.0
+        self.greeted = False
 
     def on_start(self, compilation: Any) -> None:
         """A function is compiled."""
         if not _is_ours(compilation):
             return
-        self.depth += 1
-        if not _is_watched():
-            return
-        if self.start is None:
+        if self.depth == 0:
             self.start = time.monotonic()
+        self.depth += 1
+        if not self.greeted and _is_watched():
+            self.greeted = True
             _say("fastsksd: compiling once for this machine; `fastsksd warmup` does it ahead.\n")
         self._show()
 
     def on_end(self, compilation: Any) -> None:
         """It has been."""
-        if _is_ours(compilation):
-            self.depth -= 1
-            self.done += 1
-            if self.start is not None:
-                self._show()
+        if not _is_ours(compilation):
+            return
+        self.depth -= 1
+        self.done += 1
+        self._show()
+        if self.depth == 0:
+            self.seconds += time.monotonic() - self.start
 
     def _show(self) -> None:
         """The count, which is wiped off when there is nothing left to compile."""
-        seconds = time.monotonic() - (self.start or 0.0)  # since the first line
-        if seconds > _PATIENCE:
-            text = f"  {self.done} functions, {seconds:.0f} s" if self.depth else ""
-            _say(f"\r{text:<30}\r")
+        seconds = self.seconds + time.monotonic() - self.start
+        if self.greeted and seconds > _PATIENCE:
+            count = f"{self.done} function" + "s" * (self.done != 1)
+            _say(f"\r{f'  {count}, {seconds:.0f} s' if self.depth else '':<30}\r")
 
 
 def _say(text: str) -> None:

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numba
 
@@ -32,6 +32,7 @@ from .._strict import with_these_settings
 # GNU OpenMP goes by the number of turns, others by the policy.
 _POLICY = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "3000"}
 _CHOICES = (*_POLICY, "KMP_BLOCKTIME")  # of the user, which are left alone
+_SHARE = ("quota", "period")
 _started = False
 _lock = threading.RLock()
 _local = threading.local()
@@ -51,8 +52,8 @@ def prepare() -> None:
             with _passive():
                 numba.get_num_threads()
             _started = True
-    if "NUMBA_NUM_THREADS" not in os.environ and cpu_limit() < numba.get_num_threads():
-        numba.set_num_threads(cpu_limit())
+    if "NUMBA_NUM_THREADS" not in os.environ:
+        numba.set_num_threads(min(cpu_limit(), numba.get_num_threads()))
     _local.ready = True
 
 
@@ -152,17 +153,35 @@ def core_count() -> int:
     return min(cores or 1, cpu_limit())
 
 
-def cpu_limit(root: Path = Path("/sys/fs/cgroup")) -> int:
-    """Cores that a control group (a container) grants, rounded up; many where there is no limit.
+def cpu_limit(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """Cores that control groups (a container, a job) grant, rounded up; many without a limit.
 
-    Both versions of Linux' control groups are read, at the place where a container sees its own.
+    The limit of a group holds for those within it, so the smallest from the process's own group
+    upwards counts, of both versions of Linux' control groups. `own` names that group.
     """
-    with contextlib.suppress(OSError, ValueError):
-        quota, period = (root / "cpu.max").read_text().split()
-        return max(1, math.ceil(int(quota) / int(period)))
-    with contextlib.suppress(OSError, ValueError):
-        quota = int((root / "cpu" / "cpu.cfs_quota_us").read_text())
-        period = int((root / "cpu" / "cpu.cfs_period_us").read_text())
-        if quota > 0:
-            return max(1, math.ceil(quota / period))
-    return 2**16
+    shares = []
+    for folder in _control_groups(root, own):
+        with contextlib.suppress(OSError, ValueError):
+            quota, period = (folder / "cpu.max").read_text().split()
+            shares.append(int(quota) / int(period))
+        with contextlib.suppress(OSError, ValueError):
+            quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in _SHARE)
+            shares += [int(quota) / int(period)] if int(quota) > 0 else []
+    return max(1, math.ceil(min(shares, default=2**16)))
+
+
+def _control_groups(root: Path, own: Path) -> Iterator[Path]:
+    """Folders of the groups that this process is in, and of those around them.
+
+    A container may see its own group at the root, under the name that it has outside.
+    """
+    yield from (root, root / "cpu")
+    lines = []
+    with contextlib.suppress(OSError):
+        lines = own.read_text().splitlines()
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "" or "cpu" in controllers.split(","):
+            inner = PurePosixPath(path.lstrip("/"))
+            top = root / "cpu" if controllers else root
+            yield from (top / group for group in (inner, *inner.parents))

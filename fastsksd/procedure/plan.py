@@ -48,7 +48,11 @@ from .importance import weights_in_use
 from .metric import FOLDS, check_precondition
 from .nulls import NULLS, check_resamples
 
-TAKES_OVER = 4000  # samples beyond which replicates of the family meet groups of them
+# Samples beyond which replicates of the family meet groups of them. For 4000 samples in 20
+# dimensions groups take a quarter of the time. Sooner they cost too much power: for 2500 samples
+# 0.49 in place of 0.54 on average over four problems, 0.48 in place of 0.64 for Student t (some 40
+# paired trials of each).
+TAKES_OVER = 4000
 GROUPS = 2000  # at most, and more than half as many
 _SETS_FOUND = 8  # sets of slices that are found for a family, at most
 _FEWEST = 6  # samples of the default test: KE needs three in each half

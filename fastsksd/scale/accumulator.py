@@ -47,7 +47,7 @@ from ..compute.pointwise import diagonal_term
 from ..compute.series import fitted_series
 from ..engines.kernel_series import TOLERANCE, check_tolerance
 from ..engines.waves import feature_block
-from ..kernels import as_kernel
+from ..kernels import FlatProjection, as_kernel, constant_columns
 from ..procedure.nulls import check_resamples
 from ..result import GofResult
 from ..slices import as_slices
@@ -136,7 +136,10 @@ class Accumulator:
         self.kernel = as_kernel(kernel)
         self.tol = check_tolerance(tol)
         y = product(self.slices.g, known)
-        h = frozen(self.kernel.bandwidths_along(y, known, self.slices.g))
+        try:
+            h = frozen(self.kernel.bandwidths_along(y, known, self.slices.g))
+        except FlatProjection as error:
+            raise constant_columns([known], None, "first") or error.about("first") from error
         middle = np.median(y, axis=1)
         spans = np.clip(2.3 * np.quantile(np.abs(y - middle[:, None]), 0.999, axis=1) / h, *_WIDTHS)
         widths = [_WIDTH_STEP ** math.ceil(math.log(span, _WIDTH_STEP)) for span in spans]

@@ -5,14 +5,21 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from .._strict import as_the_caller_has_it, drawn_as_the_caller_has_it
 from .._typing import Array
-from .._validate import ArgumentError, ArgumentTypeError, check_score, score_is_array
+from .._validate import (
+    ArgumentError,
+    ArgumentTypeError,
+    NotFiniteError,
+    check_score,
+    is_dask,
+    score_is_array,
+)
 from ..procedure.chains import check_draws, evaluate_draws
 from .cell_moments import TooMuchWork
 
@@ -28,11 +35,15 @@ _READ_BYTES = 2**25  # of an array that is read in blocks of rows
 class Chunk:
     """Samples, (n, d), or draws of chains, (chains, draws, d), with the score of the model there.
 
-    The number of the chunk is for messages. Rows are samples, or draws of every chain.
+    Rows are samples, or draws of every chain. Messages name the number of a chunk of a stream. They
+    name rows of an array: `place` has the row of each sample, as if chains stood one below the
+    other.
     """
 
-    def __init__(self, number: int, x: Any, score: Any, d: int | None = None) -> None:
-        self.number = number
+    def __init__(
+        self, number: int, x: Any, score: Any, d: int | None = None, place: Any = None
+    ) -> None:
+        self.number, self.place = number, place
         with self.named():
             self.x = check_draws(x, "x", d=d)
             self.score: Any = check_score(score)
@@ -53,14 +64,16 @@ class Chunk:
         score = self.score
         if score_is_array(score):
             score = np.asarray(score)[..., rows, :]
-        return Chunk(self.number, self.x[..., rows, :], score)
+        place = None if self.place is None else self.place[..., rows]
+        return Chunk(self.number, self.x[..., rows, :], score, place=place)
 
     def without(self, rows: np.ndarray) -> Chunk:
-        """All but some of the rows, as a chunk of the same number."""
+        """All but some of the rows of a block of an array."""
         score = self.score
         if score_is_array(score):
             score = np.delete(score, rows, axis=0)
-        return Chunk(self.number, np.delete(self.x, rows, axis=0), score)
+        place = np.delete(self.place, rows)
+        return Chunk(self.number, np.delete(self.x, rows, axis=0), score, place=place)
 
     def scores(self) -> Array:
         """Values of the score at the samples."""
@@ -69,14 +82,29 @@ class Chunk:
 
     @contextlib.contextmanager
     def named(self) -> Iterator[None]:
-        """Name the chunk in the messages of errors."""
+        """Name the chunk in the messages of errors, or the rows of an array."""
         try:
-            yield
+            with rows_named([self]):
+                yield
         except TooMuchWork:
             raise
         except (TypeError, ValueError) as error:
+            if self.place is not None:
+                raise
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"chunk {self.number}: {error}") from error
+
+
+@contextlib.contextmanager
+def rows_named(chunks: Sequence[Chunk]) -> Iterator[None]:
+    """Name rows of an array in errors about chunks of it that are one after another."""
+    try:
+        yield
+    except NotFiniteError as error:
+        places = [chunk.place for chunk in chunks]
+        if not places or any(place is None for place in places):
+            raise
+        raise error.in_array(np.concatenate(places, axis=-1).ravel()) from error
 
 
 class Rows:
@@ -127,12 +155,18 @@ class Rows:
 
 def _chunks_of(chunks: Any, score: Any) -> Iterator[Chunk]:
     """The chunks of an iterable or an array."""
+    if is_dask(chunks):
+        raise ArgumentTypeError(
+            "chunks",
+            "must not be a Dask array",
+            remedy="gof_stream adds its chunks where they lie.",
+        )
     # Values on disk are checked block by block.
     if score is not None and not hasattr(score, "shape"):
         check_score(score)
     if hasattr(chunks, "shape") and hasattr(chunks, "__getitem__"):
         return _blocks(chunks, score)
-    if isinstance(chunks, (str, bytes)) or not hasattr(chunks, "__iter__"):
+    if isinstance(chunks, (str, bytes, Mapping)) or not hasattr(chunks, "__iter__"):
         raise ArgumentTypeError(
             "chunks",
             "must be an iterable of arrays or of pairs (x, scores), or an (n, d) array; "
@@ -152,18 +186,14 @@ def _of_one_chain(chunk: Chunk) -> Chunk:
     if chunk.x.ndim == 3:
         return chunk
     score = np.asarray(chunk.score)[None] if score_is_array(chunk.score) else chunk.score
-    return Chunk(chunk.number, chunk.x[None], score)
+    place = None if chunk.place is None else chunk.place[None]
+    return Chunk(chunk.number, chunk.x[None], score, place=place)
 
 
 def _drawn_first(array: np.ndarray, score: Any, rows: np.ndarray) -> Iterator[Chunk]:
     """Some rows of an array, and then blocks of the others."""
     values = score[rows] if score_is_array(score) else score
-    # A bad row is reported with the number of its block, further on.
-    parts = [array[rows], values] if score_is_array(score) else [array[rows]]
-    if not all(np.isfinite(part).all() for part in parts):
-        rows = rows[:0]
-        values = values[:0] if score_is_array(score) else score
-    yield Chunk(0, array[rows], values)
+    yield Chunk(0, array[rows], values, place=rows)
     start = 0
     for chunk in _blocks(array, score):
         stop = start + len(chunk.x)
@@ -186,9 +216,10 @@ def _streamed(chunks: Any, score: Any) -> Iterator[Chunk]:
                 )
             x, values = x
         elif score is None:
-            raise ValueError(
-                f"chunk {number}: comes without scores; give `score`, or pairs (x, scores)."
-            )
+            what = "is a list; pairs (x, scores) are tuples"
+            if not isinstance(x, list):
+                what = "comes without scores; give `score`, or pairs (x, scores)"
+            raise ValueError(f"chunk {number}: {what}.")
         chunk = Chunk(number, x, values, d)
         d = chunk.x.shape[-1]
         yield chunk
@@ -219,10 +250,12 @@ def _blocks(array: Any, score: Any) -> Iterator[Chunk]:
     def blocks() -> Iterator[Chunk]:
         for number, start in enumerate(range(0, shape[axis], rows)):
             block: Any = slice(start, start + rows)
+            place = np.arange(start, min(start + rows, shape[axis]))
             if axis:
                 block = (slice(None), block)
+                place = place + shape[1] * np.arange(shape[0])[:, None]
             with as_the_caller_has_it():
                 x, at_x = array[block], score[block] if values else score
-            yield Chunk(number, x, at_x)
+            yield Chunk(number, x, at_x, place=place)
 
     return blocks()

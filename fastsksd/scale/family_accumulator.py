@@ -29,6 +29,7 @@ from .._validate import (
     counted,
 )
 from ..engines.kernel_series import TOLERANCE, SeriesTooLong
+from ..kernels import FlatProjection, constant_columns
 from ..procedure import grouped
 from ..procedure.chains import check_draws, evaluate_draws
 from ..procedure.combine import decide
@@ -138,8 +139,8 @@ class FamilyAccumulator:
         self._options: dict[str, Any] = dict(kernel=kernel, tol=tol)
         found: dict[str, Any] = dict(estimator=estimator, score_q=score_q, debias=debias)
         plan = self._plan(rng=rng, **found)
-        split = search(plan, _split(plan, head, score, separate))
         try:
+            split = search(plan, _split(plan, head, score, separate))
             self._family = grouped.fix_family(plan, split.parts, grouped.Head(head, separate))
         except SeriesTooLong:
             raise ArgumentError(
@@ -148,6 +149,8 @@ class FamilyAccumulator:
                 "series is too long",
                 remedy="Take a larger one.",
             ) from None
+        except FlatProjection as error:
+            raise constant_columns([known], None, "first") or error.about("first") from error
         self.n_train = 0 if plan.search is None else len(known)
         self._active = split.active
         starts = {0, *(one.start for one in self._family.components)}

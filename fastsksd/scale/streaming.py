@@ -30,13 +30,14 @@ from .._validate import (
 )
 from ..engines.kernel_series import TOLERANCE
 from ..gof import gof_test
+from ..kernels import FlatProjection
 from ..procedure.nulls import NULLS, check_resamples
 from ..procedure.plan import GROUPS, NOTHING_TO_CHOOSE, Options
 from ..result import GofResult
 from ..score_difference import ESTIMATORS, check_debias, needs_function
 from ..slices import active_slices, check_basis
 from .accumulator import Accumulator
-from .chunks import Chunk, Rows
+from .chunks import Chunk, Rows, rows_named
 from .family_accumulator import FamilyAccumulator
 
 LEARNING = 5000  # rows at the front of a stream that give range and bandwidths
@@ -274,11 +275,14 @@ def _test_of_family(source: _Source, score: Score | None, options: Options) -> G
         first = _samples_of(front)
         if score is None or score_is_array(score):
             model = _scores_of(front)
-    del front, x
+    del x
     try:
-        total = FamilyAccumulator(
-            first, model, separate=separate, **search, **same, rng=options.rng
-        )
+        with rows_named([] if separate else front):
+            total = FamilyAccumulator(
+                first, model, separate=separate, **search, **same, rng=options.rng
+            )
+    except FlatProjection as error:
+        raise error.about("train" if separate else "chunks") from error
     except ArgumentError as error:
         if chains is None or error.argument != "first":
             raise
@@ -288,6 +292,7 @@ def _test_of_family(source: _Source, score: Score | None, options: Options) -> G
             remedy=(str(error.remedy), " Raise ", Option("train"), ", which counts all chains."),
         ) from None
     searched = time.perf_counter()
+    del front
     total = source.add_to(total)
     replicates: Any = dict(null=null, n_resamples=options.n_resamples)
     result = total.result(**replicates, rng=options.rng)
@@ -342,7 +347,10 @@ def _test_of_one_set(source: _Source, score: Score | None, options: Options) -> 
             debias=options.debias,
         )
     searched = time.perf_counter()
-    total = Accumulator(slices, known, kernel=options.kernel, tol=options.tol)
+    try:
+        total = Accumulator(slices, known, kernel=options.kernel, tol=options.tol)
+    except FlatProjection as error:
+        raise error.about("chunks") from error
     total = source.add_to(total.insisting())
     if total.n < 2:
         raise ArgumentError(

@@ -48,6 +48,26 @@ def test_count_is_shown_when_it_takes_long_and_wiped_off(said):
     assert text.endswith("\r" + " " * 30 + "\r")
 
 
+def test_seconds_are_those_of_compilation(monkeypatch):
+    now, stream = [0.0], Terminal()
+    monkeypatch.setattr(notice.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(notice.sys, "stderr", stream)
+    listener = notice._Notice()
+    for pause in (0.0, 3600.0):
+        now[0] += pause
+        listener.on_start(compilation(dot))
+        now[0] += 2.0
+        listener.on_start(compilation(dot))
+        now[0] += 0.5
+        listener.on_end(compilation(dot))
+        listener.on_end(compilation(dot))
+    assert "3 functions, 5 s" in stream.getvalue() and "36" not in stream.getvalue()
+
+
+def test_one_function_is_not_several(said):
+    assert "  1 function, 4 s" in said(Terminal(), seconds=(4.0, 1.0))
+
+
 def test_nothing_for_a_program_or_for_code_of_others(said):
     assert said(io.StringIO()) == ""
     assert said(Terminal(), SimpleNamespace(py_func=lambda x: x)) == ""

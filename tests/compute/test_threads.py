@@ -82,13 +82,45 @@ def test_a_container_limits_the_number_of_threads():
         ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
         ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 2**16),
         ({}, 2**16),
+        # Below the root: a job of a batch system, a service. The tightest limit around it holds.
+        ({"own": "0::/job/step\n", "job/cpu.max": "200000 100000\n"}, 2),
+        ({"own": "0::/job/step\n", "job/step/cpu.max": "max 100000\n"}, 2**16),
+        (
+            {
+                "own": "0::/a/b/c\n",
+                "a/cpu.max": "400000 100000\n",
+                "a/b/cpu.max": "150000 100000\n",
+                "a/b/c/cpu.max": "300000 100000\n",
+            },
+            2,
+        ),
+        ({"own": "0::/job\n", "other/cpu.max": "100000 100000\n"}, 2**16),
+        (
+            {
+                "own": "5:cpu,cpuacct:/slurm/job\n4:memory:/elsewhere\n0::/\n",
+                "cpu/slurm/cpu.cfs_quota_us": "500000\n",
+                "cpu/slurm/cpu.cfs_period_us": "100000\n",
+                "cpu/slurm/job/cpu.cfs_quota_us": "-1\n",
+                "cpu/slurm/job/cpu.cfs_period_us": "100000\n",
+            },
+            5,
+        ),
+        # A container that sees its own group at the root, under the name that it has outside.
+        (
+            {
+                "own": "3:cpu,cpuacct:/docker/0123\n",
+                "cpu/cpu.cfs_quota_us": "150000\n",
+                "cpu/cpu.cfs_period_us": "100000\n",
+            },
+            2,
+        ),
     ],
 )
 def test_limits_of_control_groups(tmp_path, files, cores):
     for name, content in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
-    assert cpu_limit(tmp_path) == cores
+    assert cpu_limit(tmp_path, tmp_path / "own") == cores
 
 
 def test_shared_work_is_done_once_and_errors_come_through():

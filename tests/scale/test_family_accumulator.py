@@ -233,5 +233,5 @@ def test_bad_input_is_explained(first):
         fs.FamilyAccumulator(X[:2], np.negative)
     with pytest.raises(ValueError, match="`kernel` has a bandwidth so small"):
         family(kernel=fs.RBF(1e-5))
-    with pytest.raises(ValueError, match="does not vary along the projection"):
+    with pytest.raises(ValueError, match="does not vary in column 3"):
         fs.FamilyAccumulator(np.c_[X[:HEAD], np.ones(HEAD)], np.negative)

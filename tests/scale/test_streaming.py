@@ -277,6 +277,8 @@ X = samples("normal", 60, 6)
         (X[:, 0], dict(slices=SLICES), ValueError, "`chunks` must have the shape"),
         ("file.npy", dict(slices=SLICES), TypeError, "`chunks` must be an iterable of arrays"),
         (3, dict(slices=SLICES), TypeError, "`chunks` must be an iterable of arrays"),
+        ({"a": X}, {}, TypeError, "`chunks` must be an iterable of arrays .* got dict"),
+        ([[X, -X]], dict(score=None), ValueError, "chunk 0: is a list; pairs .* are tuples"),
         ([X, "x"], dict(slices=SLICES), TypeError, "chunk 1: `x` must be an array of real numbers"),
         (
             [X, X],
@@ -452,10 +454,62 @@ def test_sorted_rows_of_an_array_do_no_harm(monkeypatch):
         assert not fs.gof_stream(x, np.negative, rng=0, n_resamples=99).reject()
     x[4000] = np.nan
     monkeypatch.setattr("fastsksd.scale.chunks._READ_BYTES", 1000 * 3 * 8)
-    with pytest.raises(ValueError, match=r"chunk 4: `x` holds NaN or infinity .* \(row 0\)"):
-        fs.gof_stream(x, np.negative, rng=0)
-    with pytest.raises(ValueError, match=r"chunk 4: `x` holds NaN or infinity .* \(row 0\)"):
-        fs.gof_stream(x, np.negative, rng=0, train=999)
+    for train in (None, 999):
+        with pytest.raises(ValueError, match=r"^`x` holds NaN or infinity in row 4000\.$"):
+            fs.gof_stream(x, np.negative, rng=0, train=train)
+
+
+@pytest.mark.parametrize("stored", ["array", "memory map", "chains"])
+@pytest.mark.parametrize("wrong", ["samples", "score", "scores"])
+def test_errors_about_arrays_name_their_rows(monkeypatch, tmp_path, stored, wrong):
+    monkeypatch.setattr(streaming, "SHORT", 2000)
+    monkeypatch.setattr(streaming, "HEAD", 500)
+    monkeypatch.setattr(streaming, "HEAD_OF_CHAINS", 1000)
+    monkeypatch.setattr("fastsksd.scale.chunks._READ_BYTES", 700 * 3 * 8)
+    x = samples("normal", 6000, 0)
+    x[4444, 0] = 77.0
+
+    def score(z):
+        return np.where(z == 77.0, np.nan, -z)
+
+    values = score(x)
+    if wrong == "samples":
+        x[4444, 1], values = np.nan, -x
+    if stored == "memory map":
+        np.save(tmp_path / "x.npy", x)
+        x = np.load(tmp_path / "x.npy", mmap_mode="r")
+    elif stored == "chains":
+        x, values = x.reshape(2, 3000, 3), values.reshape(2, 3000, 3)
+    given = score if wrong == "score" else values
+    for seed in range(8 if stored == "array" else 1):  # with and without that row in the head
+        with pytest.raises(ValueError, match=r"^`\w+` (holds|returned) NaN .* in row 4444\.$"):
+            fs.gof_stream(x, given, rng=seed)
+
+
+AXES = fs.Slices(np.eye(3), np.eye(3))
+
+
+@pytest.mark.parametrize("options", [{}, dict(slices=AXES)])
+def test_a_constant_column_is_named(monkeypatch, options):
+    monkeypatch.setattr(streaming, "SHORT", 2000)
+    monkeypatch.setattr(streaming, "HEAD", 500)
+    x = samples("normal", 3000, 0)
+    x[:, 1] = 2.0
+    with pytest.raises(ValueError, match="`chunks` does not vary in column 1, along which slices"):
+        fs.gof_stream(np.split(x, 3), np.negative, rng=0, **options)
+
+
+def test_accumulators_name_a_constant_column_and_refuse_dask():
+    x = samples("normal", 2000, 0)
+    flat = x * [1.0, 0.0, 1.0]
+    with pytest.raises(ValueError, match="`first` does not vary in column 1"):
+        fs.FamilyAccumulator(flat, np.negative)
+    with pytest.raises(ValueError, match="`first` does not vary in column 1"):
+        fs.Accumulator(AXES, flat)
+    array = type("Array", (), {"__module__": "dask.array.core", "shape": (9, 3)})()
+    for total in (fs.FamilyAccumulator(x, np.negative), fs.Accumulator(SLICES, x)):
+        with pytest.raises(TypeError, match="`chunks` must not be a Dask array"):
+            total.extend(array, np.negative)
 
 
 def test_a_stream_whose_strongest_member_has_no_slices(monkeypatch):
