@@ -139,31 +139,24 @@ class NotFiniteError(ArgumentError):
     @classmethod
     def of(cls, name: str, verb: str, rows: np.ndarray, of_rows: int) -> NotFiniteError:
         """The error about rows by number, of so many."""
-        error = cls(name, f"{verb} NaN or infinity in {_part(rows, of_rows)} ({_rows(rows)})")
+        error = cls(name, "")
         error.verb, error.rows, error.of_rows = verb, rows, of_rows
+        return error.named(f"{rows.size} of {counted(of_rows, 'row')} ({shown_rows(rows)})")
+
+    def named(self, where: str) -> NotFiniteError:
+        """The same with other words for where it is."""
+        error = NotFiniteError(self.argument, f"{self.verb} NaN or infinity in {where}")
+        error.verb, error.rows, error.of_rows = self.verb, self.rows, self.of_rows
         return error
 
-    def with_draws(self, draws: Sequence[str]) -> ArgumentError:
+    def with_draws(self, draws: Sequence[str]) -> NotFiniteError:
         """The same about draws, which have names."""
-        part = _part(self.rows, self.of_rows)
-        return ArgumentError(
-            self.argument, f"{self.verb} NaN or infinity in {part} ({first_few(draws)})"
-        )
-
-    def in_array(self, places: np.ndarray) -> ArgumentError:
-        """The same about rows of a larger array, of which those looked at have these places."""
-        if places.size != self.of_rows:
-            return self
-        return ArgumentError(
-            self.argument, f"{self.verb} NaN or infinity in {_rows(places[self.rows])}"
-        )
+        count = f"{self.rows.size} of {counted(self.of_rows, 'row')}"
+        return self.named(f"{count} ({first_few(draws)})")
 
 
-def _part(rows: np.ndarray, of_rows: int) -> str:
-    return f"{rows.size} of {counted(of_rows, 'row')}"
-
-
-def _rows(rows: np.ndarray) -> str:
+def shown_rows(rows: np.ndarray) -> str:
+    """Rows by number."""
     return f"{'row' if rows.size == 1 else 'rows'} {first_few(rows)}"
 
 

@@ -17,10 +17,12 @@ from .._validate import (
     ArgumentTypeError,
     NotFiniteError,
     check_score,
+    first_few,
     is_dask,
     score_is_array,
+    shown_rows,
 )
-from ..procedure.chains import check_draws, evaluate_draws
+from ..procedure.chains import check_draws, draw_name, evaluate_draws
 from .cell_moments import TooMuchWork
 
 if TYPE_CHECKING:
@@ -36,8 +38,7 @@ class Chunk:
     """Samples, (n, d), or draws of chains, (chains, draws, d), with the score of the model there.
 
     Rows are samples, or draws of every chain. Messages name the number of a chunk of a stream. They
-    name rows of an array: `place` has the row of each sample, as if chains stood one below the
-    other.
+    name rows of an array, or draws of its chains: `place` has their numbers there.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Chunk:
         score = self.score
         if score_is_array(score):
             score = np.asarray(score)[..., rows, :]
-        place = None if self.place is None else self.place[..., rows]
+        place = None if self.place is None else self.place[rows]
         return Chunk(self.number, self.x[..., rows, :], score, place=place)
 
     def without(self, rows: np.ndarray) -> Chunk:
@@ -104,7 +105,17 @@ def rows_named(chunks: Sequence[Chunk]) -> Iterator[None]:
         places = [chunk.place for chunk in chunks]
         if not places or any(place is None for place in places):
             raise
-        raise error.in_array(np.concatenate(places, axis=-1).ravel()) from error
+        raise _in_array(error, np.concatenate(places)) from error
+
+
+def _in_array(error: NotFiniteError, places: np.ndarray) -> NotFiniteError:
+    """The error about rows, or draws of chains one below the other, as it is of the whole array."""
+    if error.of_rows == places.size:
+        return error.named(shown_rows(places[error.rows]))
+    chains, draws = np.divmod(error.rows, places.size)
+    return error.named(
+        first_few([draw_name(c, places[k]) for c, k in zip(chains, draws, strict=True)])
+    )
 
 
 class Rows:
@@ -186,8 +197,7 @@ def _of_one_chain(chunk: Chunk) -> Chunk:
     if chunk.x.ndim == 3:
         return chunk
     score = np.asarray(chunk.score)[None] if score_is_array(chunk.score) else chunk.score
-    place = None if chunk.place is None else chunk.place[None]
-    return Chunk(chunk.number, chunk.x[None], score, place=place)
+    return Chunk(chunk.number, chunk.x[None], score, place=chunk.place)
 
 
 def _drawn_first(array: np.ndarray, score: Any, rows: np.ndarray) -> Iterator[Chunk]:
@@ -253,7 +263,6 @@ def _blocks(array: Any, score: Any) -> Iterator[Chunk]:
             place = np.arange(start, min(start + rows, shape[axis]))
             if axis:
                 block = (slice(None), block)
-                place = place + shape[1] * np.arange(shape[0])[:, None]
             with as_the_caller_has_it():
                 x, at_x = array[block], score[block] if values else score
             yield Chunk(number, x, at_x, place=place)

@@ -481,8 +481,9 @@ def test_errors_about_arrays_name_their_rows(monkeypatch, tmp_path, stored, wron
     elif stored == "chains":
         x, values = x.reshape(2, 3000, 3), values.reshape(2, 3000, 3)
     given = score if wrong == "score" else values
+    where = "draw 1444 of chain 1" if stored == "chains" else "row 4444"
     for seed in range(8 if stored == "array" else 1):  # with and without that row in the head
-        with pytest.raises(ValueError, match=r"^`\w+` (holds|returned) NaN .* in row 4444\.$"):
+        with pytest.raises(ValueError, match=rf"^`\w+` (holds|returned) NaN .* in {where}\.$"):
             fs.gof_stream(x, given, rng=seed)
 
 
