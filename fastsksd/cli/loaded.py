@@ -79,9 +79,10 @@ def run_loaded_bench(repeat: int = 7) -> Iterator[str]:
     yield "| work | idle | idle, one thread | loaded | loaded, one thread | loaded ratio |"
     yield "|---|---|---|---|---|---|"
     for name, work in works.items():
-        idle = _both(work, repeat)
+        runs = _repeats(work, repeat)
+        idle = _both(work, runs)
         with neighbours(count or 1):
-            busy = _both(work, repeat)
+            busy = _both(work, runs)
         numbers = " | ".join(f"{np.median(times):.3g}" for times in (*idle, *busy))
         low, middle, high = np.quantile(busy[0] / busy[1], [0.25, 0.5, 0.75])
         yield f"| {name} | {numbers} | {middle:.2f} ({low:.2f} to {high:.2f}) |"
@@ -98,10 +99,10 @@ def run_loaded_bench(repeat: int = 7) -> Iterator[str]:
         yield f"| {name} | {ours:.3g} | {spinning:.3g} | {ours / spinning:.2f} |"
 
 
-def _both(work: Callable[[], Any], repeat: int) -> tuple[np.ndarray, np.ndarray]:
+def _both(work: Callable[[], Any], runs: int) -> tuple[np.ndarray, np.ndarray]:
     """Seconds on all threads and on one, taken in turn."""
     times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(_repeats(work, repeat)):
+    for _ in range(runs):
         times[0].append(seconds_of(work))
         with single_thread():
             times[1].append(seconds_of(work))
@@ -109,7 +110,7 @@ def _both(work: Callable[[], Any], repeat: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def _repeats(work: Callable[[], Any], repeat: int) -> int:
-    """How often a call is repeated: more often if it is short."""
+    """How often a call is repeated on an idle machine and a busy one: more often if it is short."""
     return repeat * (_MORE if seconds_of(work) < _SHORT else 1)
 
 

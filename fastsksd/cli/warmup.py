@@ -17,6 +17,7 @@ from ..compute.linalg import dot
 from ..compute.notice import compiled_count
 from ..discrepancy import sksd_value_and_grad
 from ..gof import gof_test
+from ..learning import fit_ica, ica_problem
 from ..models import GaussBernRBM, Gaussian
 from ..refine import refine_slices
 from ..scale.streaming import gof_stream
@@ -43,6 +44,10 @@ def _many_samples() -> None:
     _test(5000).summary()
 
 
+def _few_samples() -> None:
+    gof_test(np.random.default_rng(0).standard_normal((50, 100)), _score, rng=0).summary()
+
+
 def _one_set() -> None:
     for engine in ("direct", "fourier"):
         for kernel in ("rbf", "imq"):
@@ -53,7 +58,8 @@ def _slices() -> None:
     x = _samples()
     for estimator in ("ke", "ksd", "ge"):
         found = active_slices(x, _score, n_slices=3, estimator=estimator)
-    refine_slices(x, _score, found, epochs=1, rng=0)
+    for slices in (found, random_slices(12, 50, rng=0)):  # on one thread, and on all
+        refine_slices(x, _score, slices, epochs=1, rng=0)
 
 
 def _nulls() -> None:
@@ -74,9 +80,10 @@ def _baselines() -> None:
 
 
 def _training() -> None:
-    x = _samples()
-    sksd_value_and_grad(x, -x, random_slices(12, 3, rng=0))
+    for x in (_samples(20), _samples()):  # on one thread, and on all
+        sksd_value_and_grad(x, -x, random_slices(12, 3, rng=0))
     GaussBernRBM.random(5, 4, rng=0).sample(20, rng=0)
+    fit_ica(ica_problem(3, n_train=500, n_test=10, rng=0), steps=2, rng=0)
 
 
 # The longest first.
@@ -86,6 +93,7 @@ TASKS: dict[str, Callable[[], None]] = {
     "search and refinement of slices": _slices,
     "one set of slices": _one_set,
     "other nulls": _nulls,
+    "few samples of many dimensions": _few_samples,
     "streams": _streams,
     "other tests": _baselines,
     "training": _training,
@@ -110,8 +118,9 @@ def run_warmup(jobs: int) -> Iterator[str]:
     folder = folder_of(dot)
     if folder is None:
         raise OSError(
-            "Compiled code can't be kept: neither the package's folder nor the user's cache folder "
-            "can be written to. Set NUMBA_CACHE_DIR to a folder that can."
+            "Compiled code can't be kept: neither the package's folder, nor the user's cache "
+            "folder, nor a folder of this user alone among temporary files can be written to. Set "
+            "NUMBA_CACHE_DIR to a folder that can."
         )
     start = time.perf_counter()
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:

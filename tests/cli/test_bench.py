@@ -23,7 +23,8 @@ def test_both_benchmarks_time_the_same_default_test(monkeypatch):
 @pytest.mark.parametrize(("seconds", "runs"), [(0.001, 10), (0.2, 2)])
 def test_short_calls_are_repeated_more_often(monkeypatch, seconds, runs):
     monkeypatch.setattr(loaded, "seconds_of", lambda work: seconds)
-    several, one = loaded._both(lambda: None, 2)
+    assert loaded._repeats(lambda: None, 2) == runs
+    several, one = loaded._both(lambda: None, runs)
     assert len(several) == len(one) == runs
 
 
