@@ -109,7 +109,7 @@ is beyond, 3 when it is undecided.
 
 The density of the model must be on all of R^d: transform bounded variables (a
 variance, a probability) first, with the Jacobian in the score. The very first
-run compiles for about 10 seconds; `fastsksd warmup` does that beforehand.
+run compiles for about 7 seconds of CPU; `fastsksd warmup` does that beforehand.
 """
 _USAGE = """\
 fastsksd test SAMPLES (--scores FILE | --score MODULE:FUNCTION | --model NAME) [options]

@@ -50,8 +50,8 @@ from .nulls import NULLS, check_resamples
 
 # Samples beyond which replicates of the family meet groups of them. For 4000 samples in 20
 # dimensions groups take a quarter of the time. Sooner they cost too much power: for 2500 samples
-# 0.49 in place of 0.54 on average over four problems, 0.48 in place of 0.64 for Student t (some 40
-# paired trials of each).
+# 0.48 in place of 0.56 on average over four problems (92 paired trials of each, standard error of
+# the difference 0.02; see notebooks/how_well_it_works.md).
 TAKES_OVER = 4000
 GROUPS = 2000  # at most, and more than half as many
 _SETS_FOUND = 8  # sets of slices that are found for a family, at most
