@@ -109,8 +109,8 @@ def gof_test(
         The test asks whether any model that `fit` can return is right. Samples are drawn from the
         fitted model, the model is fitted again to each set of them, and the statistics of these
         refits are the null distribution. A model without `.sample` is fitted to a part of the
-        samples and tested on the others. `Refit` has the options: processes, a checkpoint,
-        progress, the split.
+        samples and tested on the others. Draws of chains are thinned first. `Refit` has the
+        options: processes, a checkpoint, progress, the split.
     slices : Slices, pair (r, g), or mapping of names to these, optional
         Directions chosen beforehand, without looking at `x`. No sample is spent on training.
         Several named sets are tested together, as a family.
@@ -186,7 +186,8 @@ def gof_test(
         For null="wild" and samples of Markov chains in their order: replicates draw one sign for
         every stretch of so many draws, the last sixth of which is left out. "auto" takes at least 6
         times the longest autocorrelation time of samples, scores and their squares, see
-        `fastsksd.procedure.lags`. 1, the default without `chains`, means independent samples.
+        `fastsksd.procedure.lags`. 1, the default without `chains`, means independent samples. With
+        `fit`, one draw in a third of it is kept.
     chains : True or (n,) array of labels, optional
         Which chain each row belongs to; those of a chain are in their order, and chains may differ
         in length. True for one chain. Draws are then tested with lag="auto" unless `lag` is given,

@@ -117,8 +117,9 @@ class GofResult:
         Whether the effects are within the `tolerance` of the test, if it had one.
     fitted : Fitted or None
         For a test with `fit`: the fitted `model`, `n_fit`, the number of samples it was fitted to,
-        `n_refits`, `n_failed` and the `errors` of refits that failed. See
-        `fastsksd.procedure.fitted`.
+        `n_refits`, `n_failed` and the `errors` of refits that failed, `thinned`, for chains, of
+        which one draw in so many was kept, and `same_samples`, whether it was tested on the samples
+        it was fitted to. See `fastsksd.procedure.fitted`.
 
     See Also
     --------

@@ -387,6 +387,21 @@ def test_tolerance_decides_from_the_intervals():
     assert fs.gof_test(x, np.negative, n_resamples=49, rng=0).tolerated is None
 
 
+@pytest.mark.slow
+def test_a_million_samples_off_by_half_a_percent_are_wrong_and_good_enough():
+    x = 1.005 * np.random.default_rng(0).standard_normal((1_000_000, 3))
+    result = fs.gof_test(
+        x,
+        np.negative,
+        slices=(np.eye(3), np.eye(3)),
+        null="spectral",
+        tolerance={"shift": 0.1, "stretch": 0.05},
+        rng=0,
+    )
+    assert result.pvalue < 1e-9 and result.tolerated.verdict == "within"
+    assert all(low < 1.005 < high for low, high in result.effects.stretch_interval)
+
+
 @settings(max_examples=60)
 @given(
     st.integers(0, 2**32),

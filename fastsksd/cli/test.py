@@ -189,12 +189,10 @@ class Job:
             raise CommandError("--chains is for files of rows; an .nc file knows its chains")
         if arguments.weights is not None:
             raise CommandError("--weights is for files of rows, not for .nc files")
-        if arguments.fit is not None:
-            raise CommandError("--fit is for independent samples, and .nc files hold chains")
         self._check_target(needed=False)
         options = dict(divergences=arguments.divergences or "keep", drop=arguments.drop_nan)
         values = self._scores_of_draws() if arguments.scores is not None else None
-        function = arguments.score is not None or arguments.model is not None
+        function = any(one is not None for one in (arguments.score, arguments.model, arguments.fit))
         *self.sources, chain, self.dropped, divergent = open_draws(
             arguments.samples, arguments.columns, np.zeros_like if function else values, **options
         )

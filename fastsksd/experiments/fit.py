@@ -10,7 +10,9 @@ them (the warp-speed method of Giacomini, Politis and White, 2013). The rates ar
 with many refits, at a hundredth of the cost.
 
 A cell of the settings is a name, a dimension and, where it has more runs than the others, their
-number.
+number. One of "chains" is the coefficient of AR(1) chains, their number, draws of each, the
+dimension, and whether they follow a normal distribution. Chains are thinned by their memory, which
+differs from run to run, so that each test has refits of its own.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtr, stdtrit
 
 from .. import models
 from .._typing import Array
@@ -29,6 +32,7 @@ from ..procedure.plan import Options
 from ..report.rates import interval
 from ..scale.refits import Refit, examine_in_own_metric, names_of
 from ..scale.refits import Task as OneRefit
+from .chains import autoregressive
 from .problems import correlated
 from .report import Block, Heading, Table, Text, cells_of
 from .runner import Row, Settings, Task
@@ -37,16 +41,28 @@ FIGURES = False
 TITLE = "Fitted models: level and power"
 _RIGHT = [["normal", 2], ["normal", 10], ["normal", 50], ["ICA", 5], ["energy", 2]]
 _WRONG = [["t", 2], ["t", 10], ["mixture", 2], ["mixture", 10]]
+_CHAINS = [
+    [0.5, 4, 500, 2, True],
+    [0.5, 4, 500, 10, True],
+    [0.9, 1, 4000, 2, True],
+    [0.9, 4, 1000, 10, True],
+    [0.5, 4, 500, 2, False],
+    [0.9, 4, 1000, 10, False],
+]
 SCALES = {
-    "smoke": dict(cells=[["normal", 2], ["energy", 2], ["t", 2]], n=100, runs=20, block=10),
-    "quick": dict(cells=_RIGHT + _WRONG, n=200, runs=100, block=10),
+    "smoke": dict(
+        cells=[["normal", 2], ["energy", 2], ["t", 2]], chains=[[0.5, 2, 300, 2, True]],
+        n=100, runs=20, block=10, n_refits=19,
+    ),
+    "quick": dict(cells=_RIGHT + _WRONG, chains=_CHAINS, n=200, runs=100, block=10, n_refits=99),
     "paper": dict(
         cells=[[*cell, 1500] if cell[0] == "ICA" else cell for cell in _RIGHT + _WRONG],
-        n=200, runs=400, block=10,
+        chains=_CHAINS, n=200, runs=400, block=10, n_refits=99,
     ),
 }  # fmt: skip
 _DF = 5.0
 _APART = 2.0  # of the modes of the mixture from its mean, in standard deviations of a mode
+_CELL = ("normal", "coefficient", "chains", "draws", "d")
 _SPLITS = (0.5, 0.9)
 _RESAMPLES = 199  # of tests without refits
 
@@ -151,10 +167,21 @@ def tasks(settings: Settings) -> list[Task]:
         for name, d, *more in settings["cells"]
         for k in range((more or [settings["runs"]])[0] // settings["block"])
     ]
+    names = ("coefficient", "chains", "draws", "d", "normal")
+    found += [
+        dict(case="chains", **dict(zip(names, cell, strict=True)), block=k)
+        for cell in settings["chains"]
+        for k in range(settings["runs"] // settings["block"])
+    ]
     return sorted(found, key=lambda task: task["block"])
 
 
 def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:
+    if task["case"] == "chains":
+        return [
+            {**task, "run": run, **_one_run_of_chains(task, settings["n_refits"], rng)}
+            for run in range(settings["block"])
+        ]
     case = make_case(task["case"], task["d"])
     return [
         {**task, "run": run, **_one_run(case, settings["n"], task["d"], rng)}
@@ -184,6 +211,22 @@ def _one_run(case: Case, n: int, d: int, rng: np.random.Generator) -> Row:
     return row
 
 
+def _one_run_of_chains(task: Task, n_refits: int, rng: np.random.Generator) -> Row:
+    """P-values of chains whose coordinates are normal, or t by way of their quantiles."""
+    x = autoregressive(np.full(task["d"], task["coefficient"]), task["chains"], task["draws"], rng)
+    if not task["normal"]:
+        x = stdtrit(_DF, ndtr(x))
+    refit = Refit(models.Gaussian.fit, progress=False)
+    result = gof_test(x, fit=refit, n_resamples=n_refits, rng=rng)
+    model = models.Gaussian.fit(x.reshape(-1, task["d"]))
+    known = gof_test(x, model, n_resamples=_RESAMPLES, rng=rng)
+    return {
+        "refits": None if result.draws_needed else result.pvalue,
+        "naive": None if known.draws_needed else known.pvalue,
+        "tested": result.n_test,
+    }
+
+
 def pvalues_of(rows: list[Row]) -> Array:
     """P-values of runs by the refits of all of them; failed ones count as evidence as strong."""
     refits = np.array([row["refit"] for row in rows if row["refit"] is not None])
@@ -199,13 +242,13 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
     tests = ["refits", "naive", *(f"split {one}" for one in _SPLITS)]
     header = ["samples", "d", "tests", *tests, "failed refits"]
     tables: dict[bool, list[list[Any]]] = {True: [], False: []}
-    for (name, d), some in cells_of(rows, "case", "d").items():
+    of_chains = [row for row in rows if row["case"] == "chains"]
+    sets = [row for row in rows if row["case"] != "chains"]
+    for (name, d), some in cells_of(sets, "case", "d").items():
         rates = []
         for test in tests:
             found = pvalues_of(some) if test == "refits" else np.array([row[test] for row in some])
-            hits = int(np.sum(found <= 0.05))
-            low, high = interval(hits, len(some))
-            rates.append(f"{hits / len(some):.3f} ({low:.3f}-{high:.3f})")
+            rates.append(_rate(found))
         failed = sum(row["failed"] is not None for row in some)
         tables[make_case(name, d).right].append([name, d, len(some), *rates, failed])
     return [
@@ -219,4 +262,42 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         Table(header, tables[True]),
         Heading("The fitted family is wrong: normal distributions"),
         Table(header, tables[False]),
+        Heading("Chains: normal distributions fitted to thinned draws"),
+        Text(
+            "AR(1) chains whose coordinates are normal, or t(5) distributed. Without a verdict: "
+            "chains that are too short to tell."
+        ),
+        Table(
+            [
+                "draws",
+                "coefficient",
+                "chains",
+                "of length",
+                "d",
+                "tests",
+                "without a verdict",
+                "draws left",
+                "refits",
+                "naive",
+            ],
+            [_of_chains(cell, some) for cell, some in cells_of(of_chains, *_CELL).items()],
+        ),
     ]
+
+
+def _of_chains(cell: tuple[Any, ...], rows: list[Row]) -> list[Any]:
+    normal, *others = cell
+    told = [row for row in rows if row["refits"] is not None]
+    naive = [row["naive"] for row in rows if row["naive"] is not None]
+    left = np.median([row["tested"] for row in told]) if told else float("nan")
+    rates = [_rate(np.array([row["refits"] for row in told])), _rate(np.array(naive))]
+    kind = "normal" if normal else "t (wrong)"
+    return [kind, *others, len(rows), len(rows) - len(told), f"{left:.0f}", *rates]
+
+
+def _rate(pvalues: Array) -> str:
+    if not pvalues.size:
+        return ""
+    hits = int(np.sum(pvalues <= 0.05))
+    low, high = interval(hits, pvalues.size)
+    return f"{hits / pvalues.size:.3f} ({low:.3f}-{high:.3f})"

@@ -85,7 +85,7 @@ def flattened(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
             Option("chains", False),
             f"; got shape {shape}",
         )
-    if score_is_array(score):
+    if score is not None and score_is_array(score):
         values = np.asarray(score)
         if values.shape != shape:
             raise ArgumentError(
@@ -141,7 +141,7 @@ def _joined(x: Any, score: Any, chains: Any) -> tuple[Any, Any, Any]:
             "must be a list of chains with the same number of columns; got "
             + ", ".join(map(str, widths)),
         )
-    if score_is_array(score):
+    if score is not None and score_is_array(score):
         score = list(score) if getattr(score, "ndim", 0) == 3 else score
         shapes = [tuple(np.shape(one)) for one in x]
         if not _is_list_of_chains(score) or [tuple(np.shape(one)) for one in score] != shapes:

@@ -5,6 +5,9 @@ model is far too wide. That of the fit comes from the parametric bootstrap [1]_:
 drawn from the fitted model, and the model is fitted to each and tested on it. The statistics of the
 members on these sets take the place of replicates; the verdict is reached as ever.
 
+Sets drawn from a model have no memory. Draws of chains are thinned before all else, see
+`fastsksd.procedure.thinning`.
+
 A refit that failed has no statistics. It counts as evidence at least as strong as that of the
 samples. The p-value is then conservative, whatever the reason of the failure; leaving it out would
 not be, as sets on which a fit fails are not like the others.
@@ -55,6 +58,10 @@ class Fitted(NamedTuple):
         Number of refits that failed.
     errors : tuple of str
         What was wrong with them, each reason once.
+    thinned : int
+        Of chains, every so many draws were fitted and tested; 1 for all of them.
+    same_samples : bool
+        Whether the model was tested on the samples that it was fitted to.
     """
 
     model: Any
@@ -62,11 +69,8 @@ class Fitted(NamedTuple):
     n_refits: int = 0
     n_failed: int = 0
     errors: tuple[str, ...] = ()
-
-    @property
-    def same_samples(self) -> bool:
-        """Whether the model was tested on the samples that it was fitted to."""
-        return self.n_refits > 0
+    thinned: int = 1
+    same_samples: bool = False
 
 
 @dataclass(frozen=True)

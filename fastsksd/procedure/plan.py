@@ -250,7 +250,7 @@ def make_plan(options: Options, baseline: TestWithoutSlices | None, n: int, d: i
     common = Plan(
         kernel=as_kernel(options.kernel),
         null=null,
-        lag=_check_lag(options, null),
+        lag=check_lag(options, null),
         n_resamples=check_resamples(options.n_resamples),
         engine=choose_engine(options.engine, options.tol),
         engine_name=options.engine,
@@ -460,8 +460,8 @@ def _make_search(options: Options, d: int) -> Search:
     )
 
 
-def _check_lag(options: Options, null: str) -> float | None:
-    """The lag, None for "auto"."""
+def check_lag(options: Options, null: str) -> float | None:
+    """The lag of the options, None for "auto"; 1 for independent samples."""
     lag = options.lag
     if lag is None:
         if options.chains is None:

@@ -81,7 +81,7 @@ def caveats_of(result: GofResult, explanation: Explanation | None) -> tuple[Cave
         caveats.append(dependent_samples(result))
     if result.score_noise >= MATTERS:
         caveats.append(imprecise(result.score_noise))
-    if result.fitted is not None:
+    if result.fitted is not None and not result.draws_needed:
         caveats += _of_fit(result.fitted)
     return (*caveats, *(() if explanation is None else explanation.caveats))
 
@@ -154,7 +154,7 @@ def dependent(correlation: float, *, weighted: bool = False, fitted: bool = Fals
     if weighted:
         return Caveat(f"{text}; weights are for independent samples")
     if fitted:
-        return Caveat(f"{text}; a test with a fit is for independent samples: thin them")
+        return Caveat(text, (Option("lag", "auto"),))
     return Caveat(text, (Option("null", "wild"), Option("lag", "auto")))
 
 

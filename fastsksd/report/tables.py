@@ -56,7 +56,7 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
         more = "" if needed is None else f", about {needed:,} samples would settle it"
         found["tolerance"] = f"{result.tolerated.verdict} ({result.tolerated.worst}){more}"
     if result.fitted is not None:
-        found["fitted"] = fit_fact(result.fitted)
+        found["fitted"] = fit_fact(result.fitted, not result.draws_needed)
     found |= {"null distribution": _null(result), "samples": _samples(result)}
     if result.weighted:
         found["weights"] = weights_fact(result)
@@ -84,11 +84,14 @@ def facts(result: GofResult, names: Sequence[str] | None = None) -> dict[str, st
     }
 
 
-def fit_fact(fitted: Fitted) -> str:
-    """What the model was fitted to, and how refits went."""
+def fit_fact(fitted: Fitted, tested: bool) -> str:
+    """What the model was fitted to, and how refits went, where chains were long enough for any."""
+    what = "samples" if fitted.thinned == 1 else f"draws, one in {fitted.thinned} of every chain"
     if not fitted.same_samples:
-        return f"to {fitted.n_fit} other samples"
-    text = f"to the same samples; {fitted.n_refits} refits"
+        return f"to {fitted.n_fit} other {what}"
+    text = f"to the same {what}"
+    if tested:
+        text += f"; {fitted.n_refits} refits"
     if fitted.n_failed:
         text += f", {fitted.n_failed} of which failed and count as evidence as strong"
     return text
@@ -378,7 +381,8 @@ def _samples(result: GofResult) -> str:
         given = 0 if result.chains is None else sum(one.draws for one in result.chains.chains)
         count = f"{result.n_test}"
         if given > result.n_test:
-            count += f" of {given} draws, without gaps between stretches"
+            count += f" of {given} draws"
+            count += "" if result.fitted else ", without gaps between stretches"
         return f"{count}, each half tested along slices found on the other"
     if result.slices is not None:
         return f"{result.n_test} tested, {result.n_train} used to find slices"

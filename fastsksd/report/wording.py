@@ -191,10 +191,13 @@ def _fit(result: GofResult) -> list[str]:
     fitted = result.fitted
     if fitted is None:
         return []
+    thinned = ""
+    if fitted.thinned > 1:
+        thinned = f", one in {fitted.thinned} of every chain, as samples of a model are independent"
     if not fitted.same_samples:
-        return [f"The model was fitted to {fitted.n_fit} samples and tested on others."]
+        return [f"The model was fitted to {fitted.n_fit} samples and tested on others{thinned}."]
     return [
-        "The model was fitted to the samples. The null distribution is that of "
+        f"The model was fitted to the samples{thinned}. The null distribution is that of "
         f"{fitted.n_refits} refits to samples of the fitted model."
     ]
 

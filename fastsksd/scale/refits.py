@@ -30,10 +30,13 @@ from .._validate import (
 )
 from ..baselines import as_baseline
 from ..gof import Examined, concluded, coordinate_names, examine, gof_test
+from ..procedure.chains import Chains, as_chains, flattened, told_as_draws
 from ..procedure.combine import decide
 from ..procedure.fitted import Fitted, Refit, allow_for_failures, statistics_of, with_refits
 from ..procedure.nulls import check_resamples
-from ..procedure.plan import Options
+from ..procedure.per_chain import ChainReport, per_chain
+from ..procedure.plan import Options, check_lag
+from ..procedure.thinning import Thinned, thin
 from ..result import GofResult
 from .kept_refits import KeptRefits
 from .pool import ProcessesDied, finished
@@ -139,7 +142,30 @@ def gof_test_of_fitted(
     """`gof_test` with `fit`; replicates of its options are those of a split."""
     check_resamples(n_refits)
     refit = fit if isinstance(fit, Refit) else Refit(fit)
-    names, samples = _check_input(x, options)
+    names, samples, chains = _check_input(x, options)
+    if chains is None:
+        return _test(samples, names, refit, options, n_refits)
+    lag = check_lag(dataclasses.replace(options, chains=True), "wild")
+    options = dataclasses.replace(options, lag=None, chains=None)
+    with _about_the_fit():
+        scores = evaluate_score(refit.model_of(samples), samples)
+    kept = thin(samples, scores, chains, lag)
+    report = per_chain(samples, scores, chains, kept.lag)
+    if kept.lag.needed:
+        return _told_of_chains(_too_short(samples, names, refit, options), kept, report)
+    try:
+        result = _test(samples[kept.rows], names, refit, options, n_refits)
+    except RefitsInterrupted as interrupted:
+        if interrupted.result is not None:
+            interrupted.result = _told_of_chains(interrupted.result, kept, report)
+        raise
+    return _told_of_chains(result, kept, report)
+
+
+def _test(
+    samples: Array, names: tuple[str, ...] | None, refit: Refit, options: Options, n_refits: int
+) -> GofResult:
+    """The test of independent samples."""
     rng = check_rng(options.rng)
     if refit.split is not None:
         return _split(samples, names, refit, refit.split, options, rng)
@@ -169,23 +195,54 @@ def gof_test_of_fitted(
     return book.result()
 
 
-def _check_input(x: Any, options: Options) -> tuple[tuple[str, ...] | None, Array]:
-    """Names and samples, after a check that they are independent ones in memory."""
+def _check_input(x: Any, options: Options) -> tuple[tuple[str, ...] | None, Array, Chains | None]:
+    """Names, samples in memory, and the chains that they are draws of."""
     if is_dask(x):
         raise ArgumentTypeError("fit", "is for samples in memory, not for a Dask array")
-    chained = options.chains is not None and options.chains is not False
-    if chained or np.ndim(x) == 3 or "lag" in options.given():
-        raise ArgumentError(
-            "fit",
-            "is for independent samples: samples drawn from a fitted model have no memory",
-            remedy=("Thin the chains, and leave out ", Option("chains"), " and ", Option("lag")),
-        )
     if options.weights is not None:
         raise ArgumentError(
             "weights", "are not known to ", Option("fit"), ", which takes samples alone"
         )
-    samples = check_samples(x, min_rows=4)
-    return coordinate_names(x, samples.shape[1], options), samples
+    rows, _, labels = flattened(x, None, options.chains)
+    if labels is None and "lag" in options.given():
+        labels = True  # one chain
+    with told_as_draws(labels):
+        samples = check_samples(rows, min_rows=4)
+    names = coordinate_names(x, samples.shape[1], options)
+    return names, samples, as_chains(labels, len(samples))
+
+
+def _too_short(
+    x: Array, names: tuple[str, ...] | None, refit: Refit, options: Options
+) -> GofResult:
+    """The test of all draws of chains, without refits and without p-values."""
+    rng = check_rng(options.rng)
+    model = refit.model_of(x)
+    with _about_the_fit():
+        options = dataclasses.replace(_inner_options(options), n_resamples=options.n_resamples)
+        examined = examine_in_own_metric(x, model, options, rng)
+    verdict = decide(examined.plan, examined.outcome).withheld()
+    result = concluded(examined._replace(names=names), verdict)
+    return dataclasses.replace(result, fitted=Fitted(model, len(x), same_samples=True))
+
+
+def _told_of_chains(result: GofResult, kept: Thinned, report: ChainReport) -> GofResult:
+    """The result of thinned draws, with what is known of the chains they come from."""
+    needed, whole = kept.lag.needed, result._whole
+    fitted = cast(Fitted, result.fitted)
+    if whole is not None and not needed:
+        whole = whole._replace(rows=kept.rows[whole.rows])
+    # The chains alone were tested against a model that was fitted to them.
+    chains = tuple(one._replace(pvalue=float("nan")) for one in report.chains)
+    return dataclasses.replace(
+        result,
+        draws_needed=needed,
+        effective_draws=kept.lag.effective,
+        neighbour_correlation=0.0 if needed else result.neighbour_correlation,
+        chains=report._replace(chains=chains),
+        fitted=fitted._replace(thinned=1 if needed else kept.step),
+        _whole=whole,
+    )
 
 
 def _inner_options(options: Options) -> Options:
@@ -342,7 +399,12 @@ class _Book:
         result = concluded(self.examined._replace(outcome=outcome), verdict)
         errors = tuple(dict.fromkeys(self.errors[k] for k in sorted(self.errors)))
         fitted = Fitted(
-            self.model, self.examined.samples.shape[0], self.n_done, len(self.errors), errors
+            self.model,
+            self.examined.samples.shape[0],
+            self.n_done,
+            len(self.errors),
+            errors,
+            same_samples=True,
         )
         return dataclasses.replace(result, null="refits", fitted=fitted)
 

@@ -207,7 +207,6 @@ def test_a_fitted_model(run, folder):
         (*GOOD, "--checkpoint", "refits"): "--checkpoint is for --fit",
         ("--fit", "gaussian", "--stream"): "--fit gaussian does not apply to it",
         ("--fit", "gaussian", "--null", "wild"): "--null has no choice",
-        ("--fit", "gaussian", "--lag", "3"): "--fit is for independent samples",
         ("--fit", "laplace", *quick, "--checkpoint", "refits"): "--checkpoint refits holds",
     }.items():
         code, _, err = run("x.npy", *flags)
@@ -456,6 +455,13 @@ def test_netcdf(run, chains):
     expected = fs.gof_test(X, -X, chains=labels, rng=0)
     assert expected.draws_needed == said["draws_needed"] > 0  # chains of 60 draws are too short
     assert set(answers) == {(expected.statistic, None)} and code == 3
+    code, out, err = run("full.nc", "--fit", "gaussian", "--json")
+    fitted = json.loads(out)["fitted"]
+    assert code == 3 and "--lag auto" in err and fitted["same_samples"] and not fitted["n_refits"]
+    code, out, _ = run(
+        *bare, "--fit", "gaussian", "--lag", "6", "--n-resamples", "19", "--quiet", "--json"
+    )
+    assert code in (0, 1) and json.loads(out)["fitted"]["thinned"] == 2
     out = run("full.nc", "--lag", "1", "--columns", "eta", "--json")[1]
     assert json.loads(out)["lag"] == 1 and json.loads(out)["d"] == 1
     for arguments, message in (

@@ -4,7 +4,7 @@ import numpy as np
 
 from fastsksd.procedure.combine import Member, Verdict
 from fastsksd.procedure.evaluation import Evaluation, Outcome
-from fastsksd.procedure.fitted import Fitted, allow_for_failures, statistics_of, with_refits
+from fastsksd.procedure.fitted import allow_for_failures, statistics_of, with_refits
 from fastsksd.procedure.nulls import resampling_pvalue
 
 
@@ -37,8 +37,3 @@ def test_failed_refits_count_as_evidence_as_strong():
     assert np.isclose(allowed.members[0].pvalue, expected)
     assert allowed.members[0].adjusted_pvalue == 1.0
     assert allow_for_failures(verdict, 0, 20).pvalue == verdict.pvalue
-
-
-def test_whether_the_samples_are_those_of_the_fit():
-    assert Fitted(None, 10, n_refits=19).same_samples
-    assert not Fitted(None, 10).same_samples

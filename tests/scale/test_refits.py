@@ -9,6 +9,7 @@ import pytest
 
 import fastsksd as fs
 from fastsksd import models
+from fastsksd.experiments.chains import autoregressive
 
 RNG = np.random.default_rng(0)
 NORMAL = RNG.standard_normal((60, 2))
@@ -230,8 +231,10 @@ def test_a_fit_that_returns_nothing_usable(fit, message):
     ("options", "name"),
     [
         (dict(score=np.negative), "score"),
-        (dict(lag=5), "fit"),
-        (dict(chains=True), "fit"),
+        (dict(lag=31), "lag"),
+        (dict(lag=0.5), "lag"),
+        (dict(lag="long"), "lag"),
+        (dict(chains=[0, 1]), "chains"),
         (dict(null="spectral"), "null"),
         (dict(tolerance={"shift": 0.1}), "tolerance"),
         (dict(train=NORMAL, n_slices=1), "train"),
@@ -325,15 +328,15 @@ def test_a_fit_with_parameters():
     assert fs.gof_test(x, fit=quiet(two), n_resamples=19, slices=COORDINATES, rng=0).pvalue > 0.05
 
 
-def test_dependent_samples_are_to_be_thinned():
+def test_dependent_samples_taken_as_independent():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((200, 1))
     for k in range(1, 200):
         x[k] = 0.9 * x[k - 1] + 0.4 * x[k]
     result = fs.gof_test(x, fit=quiet(models.Gaussian.fit), n_resamples=19, rng=0)
     for text in (repr(result), result.summary()):
-        assert "neighbouring samples depend on each other" in text and "thin them" in text
-        assert "wild" not in text and "lag" not in text
+        assert "neighbouring samples depend on each other" in text
+        assert "test with lag='auto'" in text and "wild" not in text
 
 
 def test_too_few_refits_to_reject_are_said():
@@ -342,3 +345,108 @@ def test_too_few_refits_to_reject_are_said():
     assert "p-values of 5 refits are at least 0.17" in few.summary()
     enough = fs.gof_test(x, fit=quiet(models.Gaussian.fit), n_resamples=19, rng=0)
     assert "are at least" not in enough.summary()
+
+
+def ar1(coefficient, chains, draws, rng):
+    """AR(1) chains in two dimensions whose coordinates are standard normal."""
+    return autoregressive(np.full(2, coefficient), chains, draws, np.random.default_rng(rng))
+
+
+def test_chains_are_thinned():
+    x = ar1(0.5, 4, 500, 0)
+    result = fs.gof_test(x, fit=quiet(), n_resamples=19, rng=0)
+    step = result.fitted.thinned
+    assert 5 <= step <= 9  # twice the autocorrelation time, which is 3
+    kept = np.concatenate([chain[::-1][::step][::-1] for chain in x])
+    alone = fs.gof_test(kept, fit=quiet(), n_resamples=19, rng=0)
+    assert result.pvalue == alone.pvalue and result.n_test == result.fitted.n_fit == len(kept)
+    assert np.allclose(result.fitted.model.mean, kept.mean(axis=0))
+    assert result.neighbour_correlation == 0 and alone.fitted.thinned == 1
+    flat = x.reshape(-1, 2)
+    np.testing.assert_array_equal(flat[np.sort(result._whole.rows)], kept)
+    assert [one.draws for one in result.chains.chains] == [500] * 4
+    assert np.isnan([one.pvalue for one in result.chains.chains]).all()
+    words = result.summary()
+    assert f"fitted to the samples, one in {step} of every chain" in words
+    assert f"one in {step} of every chain; 19 refits" in repr(result)
+    assert f"{len(kept)} of 2000 draws" in repr(result)
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_chains_by_labels_are_those_by_axis(shuffled):
+    x = ar1(0.5, 3, 400, 1)
+    labels = np.repeat([7, 8, 9], 400)
+    order = np.argsort(np.tile(np.arange(400), 3), kind="stable") if shuffled else slice(None)
+    rows = x.reshape(-1, 2)[order]
+    options = dict(fit=quiet(), n_resamples=19, rng=0)
+    by_axis = fs.gof_test(x, **options)
+    by_labels = fs.gof_test(rows, chains=labels[order], **options)
+    assert by_axis.fitted.thinned == by_labels.fitted.thinned
+    a, b = x.reshape(-1, 2)[by_axis._whole.rows], rows[by_labels._whole.rows]
+    np.testing.assert_array_equal(a[np.lexsort(a.T)], b[np.lexsort(b.T)])
+
+
+def test_chains_with_a_given_lag():
+    x = ar1(0.5, 1, 600, 2)[0]
+    for lag, step in ((1, 1), (3, 1), (18, 6)):
+        result = fs.gof_test(x, fit=quiet(), lag=lag, n_resamples=19, rng=0)
+        assert result.fitted.thinned == step and result.n_test == 600 // step
+    told = fs.gof_test(x, fit=quiet(), lag="auto", n_resamples=19, rng=0)
+    assert told.fitted.thinned >= 5
+    assert "lag='auto'" in fs.gof_test(x, fit=quiet(), n_resamples=19, rng=0).summary()
+
+
+def test_chains_too_short_for_a_fit():
+    def count(x):
+        calls.append(len(x))
+        return models.Gaussian.fit(x)
+
+    calls = []
+    result = fs.gof_test(ar1(0.97, 2, 300, 3), fit=quiet(count), rng=0)
+    assert "too short to tell" in result.verdict and np.isnan(result.pvalue)
+    assert result.draws_needed > 600 and calls == [600, 600]  # no refits
+    assert "too short" in result.summary() and "refits" not in repr(result)
+    with pytest.raises(ValueError, match="`fit` was to the same samples"):
+        _ = result.effects
+    stuck = ar1(0.5, 4, 300, 4)
+    stuck[2] += 8.0
+    apart = fs.gof_test(stuck, fit=quiet(), rng=0)
+    assert apart.chains.different == (2,) and apart.draws_needed
+
+
+def test_chains_without_a_sampler_are_thinned_and_split():
+    x = ar1(0.5, 4, 500, 5)
+    result = fs.gof_test(x, fit=quiet(only_a_score), slices=COORDINATES, rng=0)
+    thinned = result.fitted.thinned
+    assert 5 <= thinned <= 9 and result.fitted.n_fit + result.n_test == 4 * -(-500 // thinned)
+    flat = x.reshape(-1, 2)
+    rows = np.sort(result._whole.rows)
+    alone = fs.sksd(flat[rows], result.fitted.model, COORDINATES)
+    assert np.isclose(result.statistic, alone)
+
+
+def test_chains_of_unequal_length_and_bad_draws():
+    x = ar1(0.5, 2, 500, 6)
+    result = fs.gof_test([x[0], x[1, :333]], fit=quiet(), n_resamples=19, rng=0)
+    assert [one.draws for one in result.chains.chains] == [500, 333]
+    x[1, 7, 0] = np.nan
+    with pytest.raises(ValueError, match=r"`x` .*draw 7 of chain 1"):
+        fs.gof_test(x, fit=quiet(), rng=0)
+
+
+def test_chains_go_on_from_a_checkpoint(tmp_path):
+    x = ar1(0.5, 2, 300, 7)
+    refit = quiet(checkpoint=tmp_path / "refits.jsonl")
+    few = fs.gof_test(x, fit=refit, n_resamples=9, rng=0)
+    more = fs.gof_test(x, fit=refit, n_resamples=19, rng=0)
+    assert more.pvalue == fs.gof_test(x, fit=quiet(), n_resamples=19, rng=0).pvalue
+    assert few.fitted.n_refits == 9
+
+
+@pytest.mark.slow
+def test_level_of_fits_to_thinned_chains():
+    rejected = sum(
+        fs.gof_test(ar1(0.8, 4, 500, seed), fit=quiet(), n_resamples=19, rng=seed).reject()
+        for seed in range(150)
+    )
+    assert rejected <= 16  # 5% of 150 are 7.5; more than 16 have a chance of 0.2%
