@@ -161,6 +161,26 @@ def draw_numbers(labels: np.ndarray) -> np.ndarray:
     return found
 
 
+class RowsOfChains(NamedTuple):
+    """Rows of several chains.
+
+    Attributes
+    ----------
+    labels : tuple
+        Of the chains.
+    numbers : (n,) array of int
+        The number of the chain of each row.
+    """
+
+    labels: tuple[Any, ...]
+    numbers: np.ndarray
+
+    def draws(self, rows: np.ndarray) -> tuple[tuple[Any, int], ...]:
+        """Chain and draw of some rows."""
+        place = draw_numbers(self.numbers)
+        return tuple((self.labels[self.numbers[row]], int(place[row])) for row in rows.tolist())
+
+
 def draw_name(chain: Any, draw: Any) -> str:
     """A row as the draw of a chain."""
     return f"draw {draw} of chain {chain}"

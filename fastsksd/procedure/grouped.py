@@ -39,7 +39,6 @@ from ..kernels import FlatProjection, Kernel, bandwidths_of_part, one_bandwidth
 from .evaluation import Evaluation, sliced_evaluation
 from .family import Pool
 from .feature_sums import Component, FeatureSums, Groups, Met, Stretches, group_size, group_weights
-from .importance import even_size
 from .metric import Metric, full
 from .moments import DEGREES, MomentFeatures, location_and_unit
 from .plan import GROUPS, Plan
@@ -352,7 +351,7 @@ def fix_family(plan: Plan, parts: Sequence[Part], known: Known) -> Family:
             made.slices(part, pool)
     kind = plan.precondition if isinstance(plan.precondition, str) else "given"
     learnt = has_full_metric(kind, known.effective, known.learning.x.shape[1])
-    enough = plan.weights is None or has_moments(even_size(plan.weights))
+    enough = plan.weights is None or has_moments(plan.weights.size, plan.weights)
     if kind != "full":
         label = "diagonal" if kind == "auto" else kind
         metric = next(part.metric for part in parts if part.name == "all")

@@ -11,6 +11,12 @@ a term for it.)
 With few samples of much weight the sums of features are far from normal. The smallest numbers for
 a verdict, and for members with skewed features, are those of `effective_size` and `even_size`.
 
+Where the weights grow without bound into the tails of the model, as those of a proposal that lacks
+them, a sample without a rare draw of much weight seems even, and its moments are those of another
+distribution: right models were rejected in 27% of the most even quarter of such samples (normal
+proposal 0.79 times as wide, d = 2, 500 samples). Features that grow without bound, moments and the
+linear kernel, are therefore used with weights that are bounded alone, see `are_bounded`.
+
 What a test learns beforehand (metrics, bandwidths, slices) is learnt on rows that stand for q
 without weights, see `typical_rows`.
 """
@@ -31,6 +37,8 @@ FEWEST_EFFECTIVE, FEWEST_EVEN = 30.0, 16.0
 FEWEST_ROWS = 3  # that slices can be found on, and explained with
 LARGEST_CUT = 0.01  # of all weight, in what results keep to explain themselves
 _LEAST = 1e-9  # of the mean: every part of the samples must have pairs of some weight
+_FEWEST_IN_TAIL = 10  # weights that tell its shape
+_ALIKE = 0.8  # of the samples: an even size from which on no weight is large
 _EQUAL = 1e-12  # largest difference, relative to their mean, of weights that are equal
 
 
@@ -99,6 +107,40 @@ def even_size(weights: Array) -> float:
     """
     w = weights / weights.max()
     return float(np.square(w).sum() ** 3 / (w**3).sum() ** 2)
+
+
+def are_bounded(weights: Array) -> bool:
+    """Whether weights seem to have an upper bound, or are nearly equal."""
+    return even_size(weights) >= _ALIKE * weights.size or tail_shape(weights) <= 0.0
+
+
+def tail_shape(weights: Array) -> float:
+    """Shape k of the generalised Pareto distribution that the largest weights follow [1]_.
+
+    Below 0 weights are bounded; from 1/2 on their variance is infinite. It is estimated from a
+    fifth of them, or ``3 sqrt(n)`` of many, as a mean over a grid of profile likelihoods [2]_.
+
+    References
+    ----------
+    .. [1] A. Vehtari, D. Simpson, A. Gelman, Y. Yao and J. Gabry, "Pareto smoothed importance
+       sampling", JMLR 25, 2024.
+    .. [2] J. Zhang and M. A. Stephens, "A new and efficient estimation method for the generalized
+       Pareto distribution", Technometrics 51, 2009.
+    """
+    w = np.sort(weights)
+    m = int(min(0.2 * w.size, 3.0 * np.sqrt(w.size)))
+    if m < _FEWEST_IN_TAIL or w[-m - 1] == w[-1]:
+        return float("inf") if m < _FEWEST_IN_TAIL else -1.0
+    x = np.maximum(w[-m:] - w[-m - 1], 1e-12 * (w[-1] - w[-m - 1]))
+    count = 30 + int(np.sqrt(m))
+    grid = 1.0 - np.sqrt(count / (np.arange(count) + 0.5))
+    grid = 1.0 / x[-1] + grid / (3.0 * x[int(0.25 * m + 0.5) - 1])
+    # The largest grid point is below 1 / x[-1], so that logs are finite.
+    k = np.log1p(-np.outer(grid, x)).mean(axis=1)
+    logs = m * (np.log(-grid / k) - k - 1.0)
+    chances = np.exp(logs - logs.max())
+    theta = float(chances @ grid / chances.sum())
+    return float(np.log1p(-theta * x).mean())
 
 
 def draws_needed(weights: Array) -> int:

@@ -29,7 +29,7 @@ from ..slices import Slices
 from . import metric as metrics
 from .chains import Chains, one_chain
 from .family import COORDINATES, Pool
-from .importance import effective_size, even_size, typical_rows
+from .importance import effective_size, typical_rows
 from .lags import Lag, check_lag_fits, choose_lag, given_lag
 from .metric import Metric
 from .per_chain import ChainReport, per_chain
@@ -64,11 +64,6 @@ class Samples(NamedTuple):
     def effective(self) -> float:
         """Number of samples without weights that would be worth as much."""
         return float(len(self.x)) if self.weights is None else effective_size(self.weights)
-
-    @property
-    def even(self) -> float:
-        """Number of samples without weights whose sums would be as near to normal."""
-        return float(len(self.x)) if self.weights is None else even_size(self.weights)
 
     @property
     def typical(self) -> Samples:

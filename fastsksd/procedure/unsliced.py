@@ -21,7 +21,7 @@ from ..compute.medians import median_distance
 from ..engines.features import FeaturePairs
 from ..engines.whole_vector import Block, WholeVector
 from .evaluation import Evaluation
-from .importance import pair_weight, typical_rows
+from .importance import are_bounded, even_size, pair_weight, typical_rows
 from .metric import Metric, folds, full_of_folds
 from .moments import DEGREES, Moments, moments
 from .nulls import Weights, resampling_scale
@@ -54,7 +54,7 @@ def unsliced_members(plan: Plan, samples: Samples, weights: Weights | None) -> l
     n, d = samples.x.shape
     kind = plan.precondition if isinstance(plan.precondition, str) else "given"
     kept = None if samples.weights is None else typical_rows(samples.weights)
-    enough = has_moments(samples.even)
+    enough = has_moments(len(samples.x), samples.weights)
     learnt = has_full_metric(kind, samples.effective, d)
     groups = 1 if weights is not None or n <= 2 * _GROUP else -(-n // _GROUP)
     members: list[Evaluation] = []
@@ -91,9 +91,11 @@ def has_full_metric(kind: str, n: float, d: int) -> bool:
     return kind == "full" or (kind == "auto" and d > 1 and n >= max(_FEWEST, 2 * d))
 
 
-def has_moments(n: float) -> bool:
-    """Whether there are enough samples for moments and the linear kernel."""
-    return n >= _FEWEST_FOR_MOMENTS
+def has_moments(n: int, weights: Array | None) -> bool:
+    """Whether n samples are enough for moments and the linear kernel, whose features are skewed."""
+    if weights is None:
+        return n >= _FEWEST_FOR_MOMENTS
+    return even_size(weights) >= _FEWEST_FOR_MOMENTS and are_bounded(weights)
 
 
 def in_one_metric(samples: Samples, metric: Metric | None, groups: int) -> list[Block]:

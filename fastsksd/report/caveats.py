@@ -10,6 +10,7 @@ import numpy as np
 
 from .._typing import Array
 from .._validate import Option, OptionFormat
+from ..procedure.chains import RowsOfChains, draw_name
 from ..procedure.fitted import Fitted
 from ..procedure.modes import find_modes
 from ..procedure.precision import MATTERS
@@ -241,10 +242,13 @@ def separate(groups: Mapping[str, Sequence[float]], what: str) -> str:
     )
 
 
-def caveats_of_outliers(*seen: tuple[Array, Array]) -> tuple[Caveat, ...]:
+def caveats_of_outliers(
+    *seen: tuple[Array, Array], chains: RowsOfChains | None = None
+) -> tuple[Caveat, ...]:
     """A caveat about samples so far out that the kernel hardly sees them.
 
-    Each of `seen` holds rows of samples, (n,), with the samples along some directions, (m, n).
+    Each of `seen` holds rows of samples, (n,), with the samples along some directions, (m, n). Rows
+    of several `chains` are called draws.
     """
     distances: dict[int, float] = {}
     for rows, projections in seen:
@@ -257,10 +261,13 @@ def caveats_of_outliers(*seen: tuple[Array, Array]) -> tuple[Caveat, ...]:
     if not distances:
         return ()
     which = f"{len(distances)} samples lie" if len(distances) > 1 else "one sample lies"
-    farthest = max(distances, key=lambda row: distances[row])
+    row = max(distances, key=lambda row: distances[row])
+    farthest = f"row {row}"
+    if chains is not None:
+        farthest = draw_name(*chains.draws(np.array([row]))[0])
     return (
         Caveat(
-            f"{which} more than {_FAR:g} interquartile ranges from the median (row {farthest} "
+            f"{which} more than {_FAR:g} interquartile ranges from the median ({farthest} "
             "is the farthest), where the kernel hardly sees them"
         ),
     )

@@ -46,7 +46,7 @@ from ..engines.direct import DirectEngine
 from ..engines.folded import FoldedEngine, FoldPair
 from ..engines.pairs import statistic as pair_statistic
 from ..kernels import KERNELS, Kernel
-from ..procedure.chains import draw_name, draw_numbers
+from ..procedure.chains import RowsOfChains, draw_name
 from ..procedure.combine import step_down
 from ..procedure.nulls import Weights, check_resamples, resampling_pvalue, resampling_scale
 from ..procedure.split import Samples
@@ -340,7 +340,9 @@ def explain(
     caveats = caveats_of_samples(result, samples, order[0], names)
     whole = result._whole if tested and result._whole is not None else samples
     outliers = caveats_of_outliers(
-        (samples.rows, loaded.y[order[:n_slices]]), (whole.rows, whole.x.T)
+        (samples.rows, loaded.y[order[:n_slices]]),
+        (whole.rows, whole.x.T),
+        chains=_chains(result) if tested else None,
     )
     ranked = _sorted(samples.rows, contributions, along)
     return Explanation(
@@ -593,13 +595,18 @@ def _contributions(pairs: Any) -> Array:
     return pairs.row_sums() / (pairs.n - 1.0)
 
 
-def _draws(result: GofResult, rows: np.ndarray) -> tuple[tuple[Any, int], ...] | None:
-    """Chain and draw of some rows; None where there are not several chains."""
+def _chains(result: GofResult) -> RowsOfChains | None:
+    """Which chain each row is a draw of; None where there are not several chains."""
     report, chain = result.chains, result._chain
     if report is None or chain is None or len(report.chains) == 1:
         return None
-    labels, place = [one.chain for one in report.chains], draw_numbers(chain)
-    return tuple((labels[chain[row]], int(place[row])) for row in rows[:_DRAWS].tolist())
+    return RowsOfChains(tuple(one.chain for one in report.chains), chain)
+
+
+def _draws(result: GofResult, rows: np.ndarray) -> tuple[tuple[Any, int], ...] | None:
+    """Chain and draw of some rows; None where there are not several chains."""
+    chains = _chains(result)
+    return None if chains is None else chains.draws(rows[:_DRAWS])
 
 
 def _sorted(rows: Array, values: Array, along: Array) -> tuple[Array, Array, Array]:

@@ -7,6 +7,7 @@ that the p-value does not depend on the number of processes, or on where an earl
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pickle
 import time
 from collections.abc import Callable, Iterator
@@ -151,15 +152,15 @@ def gof_test_of_fitted(
         scores = evaluate_score(refit.model_of(samples), samples)
     kept = thin(samples, scores, chains, lag)
     report = per_chain(samples, scores, chains, kept.lag)
+    told = functools.partial(_told_of_chains, kept=kept, report=report, chain=chains.numbers)
     if kept.lag.needed:
-        return _told_of_chains(_too_short(samples, names, refit, options), kept, report)
+        return told(_too_short(samples, names, refit, options))
     try:
-        result = _test(samples[kept.rows], names, refit, options, n_refits)
+        return told(_test(samples[kept.rows], names, refit, options, n_refits))
     except RefitsInterrupted as interrupted:
         if interrupted.result is not None:
-            interrupted.result = _told_of_chains(interrupted.result, kept, report)
+            interrupted.result = told(interrupted.result)
         raise
-    return _told_of_chains(result, kept, report)
 
 
 def _test(
@@ -226,7 +227,9 @@ def _too_short(
     return dataclasses.replace(result, fitted=Fitted(model, len(x), same_samples=True))
 
 
-def _told_of_chains(result: GofResult, kept: Thinned, report: ChainReport) -> GofResult:
+def _told_of_chains(
+    result: GofResult, kept: Thinned, report: ChainReport, chain: np.ndarray
+) -> GofResult:
     """The result of thinned draws, with what is known of the chains they come from."""
     needed, whole = kept.lag.needed, result._whole
     fitted = cast(Fitted, result.fitted)
@@ -242,6 +245,7 @@ def _told_of_chains(result: GofResult, kept: Thinned, report: ChainReport) -> Go
         chains=report._replace(chains=chains),
         fitted=fitted._replace(thinned=1 if needed else kept.step),
         _whole=whole,
+        _chain=chain,
     )
 
 

@@ -10,7 +10,14 @@ import fastsksd as fs
 from fastsksd.engines.random_waves import LinearFeatures, WaveFeatures
 from fastsksd.engines.slice_features import Reach, SliceFeatures
 from fastsksd.procedure import grouped, plan
-from fastsksd.procedure.importance import check_weights, effective_size, even_size, typical_rows
+from fastsksd.procedure.importance import (
+    are_bounded,
+    check_weights,
+    effective_size,
+    even_size,
+    tail_shape,
+    typical_rows,
+)
 from fastsksd.procedure.moments import DEGREES, MomentFeatures, location_and_unit
 from fastsksd.procedure.nulls import Weights
 from fastsksd.procedure.plan import Options, make_plan
@@ -140,6 +147,35 @@ def test_many_samples_have_the_members_of_few(monkeypatch):
     for key, one in before.items():
         if key[0] == "coordinates" or key[0].startswith("location, diag"):
             assert one.statistic == pytest.approx(after[key].statistic, rel=1e-6)
+
+
+def test_the_shape_of_tails():
+    rng = np.random.default_rng(0)
+    for k in (0.3, 0.7):  # Pareto weights have the tail of one generalised Pareto distribution
+        found = [tail_shape(rng.pareto(1.0 / k, 2000) + 1.0) for _ in range(200)]
+        assert np.isclose(np.mean(found), k, atol=0.04)
+    assert np.isclose(np.mean([tail_shape(rng.random(2000)) for _ in range(50)]), -1.0, atol=0.15)
+    w = rng.pareto(2.0, 300)
+    assert np.isclose(tail_shape(w), tail_shape(7.0 * w[::-1]))
+    ties = np.repeat([1.0, 2.0], 100)
+    assert tail_shape(ties) == -1.0 and tail_shape(w[:20]) == np.inf
+
+
+def test_members_that_need_bounded_weights():
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((500, 2))
+    names = {}
+    for scale in (1.64, 1.02, 0.79):
+        x = scale * z
+        w = np.exp(-0.5 * (1.0 - 1.0 / scale**2) * (x**2).sum(axis=1))
+        result = fs.gof_test(x, np.negative, weights=w, n_resamples=19, rng=0)
+        names[scale] = {one.name for one in result.members}
+        assert are_bounded(w) == ("linear kernel, full" in names[scale])
+        grouped = fs.gof_test(
+            np.tile(x, (10, 1)), np.negative, weights=np.tile(w, 10), n_resamples=19, rng=0
+        )
+        assert ("linear kernel, full" in {one.name for one in grouped.members}) == are_bounded(w)
+    assert names[1.64] == names[1.02] > names[0.79]
 
 
 def test_coordinates_add_up():

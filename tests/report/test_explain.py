@@ -630,3 +630,12 @@ def test_bad_arguments(options, message):
     result = fs.gof_test(x, -x, slices=axes(2), rng=0, n_resamples=9)
     with pytest.raises((ValueError, TypeError), match=message):
         result.explain(**options)
+
+
+def test_outliers_of_chains_are_named_as_draws():
+    x = np.random.default_rng(0).standard_normal((3, 200, 2))
+    x[2, 17] = 1e3
+    for chains in (x, x[2:]):
+        caveats = fs.gof_test(chains, np.negative, rng=0, n_resamples=49).explain().caveats
+        name = "draw 17 of chain 2" if len(chains) > 1 else "row 17"
+        assert any(f"({name} is the farthest)" in str(caveat) for caveat in caveats)
