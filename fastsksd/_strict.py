@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ._blas import hold
+from ._blas import hold, one_blas_thread
 
 _T = TypeVar("_T")
 # What vanishes beside other terms does no harm, whatever the caller thinks of it.
@@ -69,6 +69,16 @@ class as_the_caller_has_it:
     def __exit__(self, *raised: Any) -> None:
         hold(self._held)
         self._inner.__exit__(*raised)
+
+
+def one_thread_inside() -> contextlib.AbstractContextManager[Any]:
+    """BLAS on one thread for our own functions, where a door calls them as the user's.
+
+    Scores of 1000 samples by a Gaussian model in 100 dimensions took 42 ms on two threads beside
+    other work, and 3 ms on one. Outside of doors the user's number stands: idle, two threads are
+    1.2 to 1.7 times as fast for 100,000 samples.
+    """
+    return contextlib.nullcontext() if _callers.get() is None else one_blas_thread()
 
 
 def as_the_callers(function: Callable[..., Any]) -> Callable[..., Any]:

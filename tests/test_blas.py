@@ -95,6 +95,15 @@ def test_inside_it_is_one_and_in_a_score_what_the_user_has_set(fakes, monkeypatc
     assert counts(fakes) == [USERS, USERS]
 
 
+def test_scores_of_our_models_have_one_inside_and_the_users_number_outside(fakes, monkeypatch):
+    model, seen = fs.models.Gaussian(np.zeros(2), [[1.0, 0.5], [0.5, 1.0]]), []
+    real = model._cov.solve
+    monkeypatch.setattr(model._cov, "solve", lambda rows: seen.append(counts(fakes)) or real(rows))
+    model.score(X)
+    fs.sksd(X, model, AXES)
+    assert seen == [[USERS, USERS], [1, 1]]
+
+
 def test_what_the_user_sets_in_a_score_stays(fakes):
     def score(x):
         fakes[0].write(2)
