@@ -55,6 +55,7 @@ EXPERIMENTS = (
     "level",
     "few_samples",
     "groups",
+    "searches",
     "chains",
     "mcmc",
     "power",
