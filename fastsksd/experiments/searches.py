@@ -4,8 +4,8 @@ The search for slices costs the square of that number. All tests of a set of sam
 halves and the same random numbers, and differ in the size of the subset only. A problem is standard
 normal but for one hidden direction, along which it has another variance ("diffusion"), a Student t
 of unit variance ("tail", given its degrees of freedom) or two modes ("modes", given their distance
-from 0; the variance is 1). The number of samples that the default takes was chosen on half of the
-cells and is confirmed on the others.
+from 0; the variance is 1). A number of samples is to be chosen on some of the cells, and shown on
+the others.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _HIDDEN: dict[str, Callable[[int, float, np.random.Generator], Array]] = {
     "tail": _tail,
     "modes": _modes,
 }
-# Kind, its parameter, d, the sizes of subsets, and whether the default was chosen on it.
+# Kind, its parameter, d, the sizes of subsets, and whether a choice is made on it.
 _CELLS: list[list[Any]] = [
     ["tail", 3.8, 50, _SIZES, True],
     ["diffusion", 0.87, 50, _SIZES, True],
@@ -116,7 +116,7 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
             "Seconds are CPU time."
         )
     ]
-    for mine, title in ((True, "Cells that the default was chosen on"), (False, "Other cells")):
+    for mine, title in ((True, "Cells to choose on"), (False, "Cells to show it on")):
         table = []
         for (kind, parameter, d), some in cells_of(rows, "kind", "parameter", "d").items():
             if chosen[kind, parameter, d] is not mine:
