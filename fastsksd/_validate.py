@@ -347,8 +347,7 @@ def check_score(score: Score, name: str = "score") -> Score:
     if not score_is_array(score):
         return score
     try:
-        with as_the_caller_has_it():
-            array = np.asarray(score)
+        array = _as_array(score)
     except Exception as error:
         raise ArgumentTypeError(name, f"could not be read as an array: {error}") from error
     if array.ndim == 0 or array.dtype.kind in "SUV":
@@ -455,13 +454,20 @@ def refuse_masked(name: str, value: Any, *, returned: bool = False) -> None:
         )
 
 
+def _as_array(value: Any) -> np.ndarray:
+    """`value` as an array; what is none yet may have code of the user's for it."""
+    if type(value) is np.ndarray:
+        return value
+    with as_the_caller_has_it():
+        return np.asarray(value)
+
+
 def real_array(name: str, value: Any, *, returned: bool = False) -> Array:
     """`value` as a float64 array of real numbers; `returned`: by the user's function `name`."""
     refuse_masked(name, value, returned=returned)
     wanted = f"must {'return' if returned else 'be'} an array of real numbers"
     try:
-        with as_the_caller_has_it():
-            array = np.asarray(value)
+        array = _as_array(value)
     except Exception as error:
         what = "returned what" if returned else ""
         raise ArgumentTypeError(

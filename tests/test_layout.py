@@ -11,7 +11,8 @@ PACKAGE = Path(fs.__file__).parent
 
 # Floors, from the ground up: a room imports from its own floor or from those below.
 FLOORS = [
-    ("_version", "_typing", "_strict", "_validate", "_doors", "_progress"),
+    # BLAS is held on one thread by the doors, so its threads are below them.
+    ("_version", "_typing", "_blas", "_strict", "_validate", "_doors", "_progress"),
     ("compute",),
     ("kernels",),
     ("engines",),

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from .._typing import Array
-from .blas import one_blas_thread
 from .jit import compiled
 from .linalg import dot
 from .threads import share
@@ -43,8 +42,7 @@ def symmetric_eigenvectors(matrix: Array) -> tuple[Array, Array]:
     A power of two brings the entries to a size of about one, so that units change no digit.
     """
     exponent = int(np.frexp(np.abs(matrix).max())[1])
-    with one_blas_thread():
-        values, vectors = np.linalg.eigh(np.ldexp(matrix, -exponent))
+    values, vectors = np.linalg.eigh(np.ldexp(matrix, -exponent))
     return np.ldexp(values[::-1], exponent), np.ascontiguousarray(vectors.T[::-1])
 
 
@@ -161,8 +159,7 @@ def _ritz_gaps(m, finished):
         index = np.arange(k)
         matrices[:, index, index] = diagonal[fine]
         matrices[:, index[1:], index[:-1]] = off[fine]  # the lower triangle is enough
-        with one_blas_thread():
-            ritz = np.linalg.eigvalsh(matrices)
+        ritz = np.linalg.eigvalsh(matrices)
         gaps[rows[fine]] = (ritz[:, -1] - ritz[:, -2]) / units[fine]
     return gaps
 
@@ -178,10 +175,9 @@ def _units(w):
 
 def _orthogonal(w, basis, deflate):
     """The rows of `w`, (m, d), less what lies along their rows of `deflate` and `basis`."""
-    with one_blas_thread():
-        for _ in range(2):  # the first time, rounding leaves something
-            w = w - _inner(w, deflate)[:, None] * deflate
-            w = w - (_products(basis, w)[:, None] @ basis)[:, 0]
+    for _ in range(2):  # the first time, rounding leaves something
+        w = w - _inner(w, deflate)[:, None] * deflate
+        w = w - (_products(basis, w)[:, None] @ basis)[:, 0]
     return w
 
 

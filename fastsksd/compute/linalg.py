@@ -17,8 +17,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from .._blas import one_blas_thread
 from .._typing import Array
-from .blas import one_blas_thread
 from .jit import compiled, prefer_wide_vectors
 from .threads import share
 
@@ -266,18 +266,16 @@ def eigenvalues_of_product(covariance: Array, coupling: Array) -> Array:
 
     With ``C = A A^T`` they are those of ``A^T T A``.
     """
-    with one_blas_thread():
-        values, vectors = np.linalg.eigh(covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        return np.linalg.eigvalsh(root.T @ coupling @ root)
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return np.linalg.eigvalsh(root.T @ coupling @ root)
 
 
 def low_rank_root(covariance: Array) -> Array:
     """A matrix ``A`` with as many columns as the covariance ``A A^T`` has rank, up to round-off."""
     from scipy.linalg.lapack import dpstrf
 
-    with one_blas_thread():
-        factor, order, rank, _ = dpstrf(covariance, lower=1)
+    factor, order, rank, _ = dpstrf(covariance, lower=1)
     root = np.empty((len(covariance), rank))
     root[order - 1] = np.tril(factor)[:, :rank]
     return root

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from .._typing import Array
-from .blas import one_blas_thread
 from .eigen import symmetric_eigenvectors
 from .linalg import product
 from .medians import rough_median
@@ -78,8 +77,7 @@ def varied_directions(x: Array) -> Array:
     units, correlations = _correlations(x)
     values, vectors = symmetric_eigenvectors(correlations)
     rows = units * vectors[values > _DEPENDENT * values[0]]
-    with one_blas_thread():
-        return np.ascontiguousarray(np.linalg.qr(unit_rows(rows).T)[0].T)
+    return np.ascontiguousarray(np.linalg.qr(unit_rows(rows).T)[0].T)
 
 
 def dependent_columns(x: Array) -> np.ndarray:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from .._typing import Array
-from .blas import one_blas_thread
 
 
 def fitted_series(
@@ -30,8 +29,7 @@ def fitted_series(
     nodes = low + (width - low) * (0.5 - 0.5 * np.cos(np.pi * (np.arange(points) + 0.5) / points))
     top = 2.0 * math.pi * count / period
     matrix, target = _equations(code, nodes, middle, count, period, top)
-    with one_blas_thread():
-        coefficients = np.linalg.lstsq(matrix, target, rcond=1e-15)[0]
+    coefficients = np.linalg.lstsq(matrix, target, rcond=1e-15)[0]
     matrix, target = _equations(
         code, np.linspace(low, width, 7 * count), middle, count, period, 1.0
     )
@@ -57,14 +55,11 @@ def reduced_series(coefficients: Array, period: float, half: float, tol: float) 
     y = half * np.cos(np.pi * (np.arange(3 * count) + 0.5) / (3 * count))
     cos, sin = np.cos(y[:, None] * w), np.sin(y[:, None] * w)
     mixes = []
-    with one_blas_thread():
-        for values, slopes in ((cos, -w * sin), (sin, w * cos)):
-            root: Any = np.linalg.qr(np.concatenate([values, slopes]) / math.sqrt(y.size), mode="r")
-            eigenvalues, vectors = np.linalg.eigh((root * coefficients) @ root.T)
-            kept = eigenvalues > 0.02 * tol * eigenvalues[-1]
-            mixes.append(
-                coefficients[:, None] * root.T @ vectors[:, kept] / np.sqrt(eigenvalues[kept])
-            )
+    for values, slopes in ((cos, -w * sin), (sin, w * cos)):
+        root: Any = np.linalg.qr(np.concatenate([values, slopes]) / math.sqrt(y.size), mode="r")
+        eigenvalues, vectors = np.linalg.eigh((root * coefficients) @ root.T)
+        kept = eigenvalues > 0.02 * tol * eigenvalues[-1]
+        mixes.append(coefficients[:, None] * root.T @ vectors[:, kept] / np.sqrt(eigenvalues[kept]))
     return mixes
 
 

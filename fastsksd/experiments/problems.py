@@ -81,7 +81,7 @@ def correlated(d: int) -> Array:
     return 0.6 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
 
 
-def _direction(d: int, rng: Generator) -> Array:
+def random_direction(d: int, rng: Generator) -> Array:
     v = rng.standard_normal(d)
     return v / np.linalg.norm(v)
 
@@ -103,7 +103,7 @@ def _diffusion(d: int, rng: Generator) -> Pair:
 
 
 def _shift(d: int, rng: Generator) -> Pair:
-    return _normal(d), Gaussian(0.25 * _direction(d, rng), 1.0)
+    return _normal(d), Gaussian(0.25 * random_direction(d, rng), 1.0)
 
 
 def _correlation(d: int, rng: Generator) -> Pair:
@@ -117,7 +117,7 @@ def _tail(d: int, rng: Generator) -> Pair:
 
 
 def _modes(d: int, rng: Generator, weights: list[float]) -> tuple[GaussianMixture, GaussianMixture]:
-    direction = 1.5 * _direction(d, rng)
+    direction = 1.5 * random_direction(d, rng)
     means = np.stack([direction, -direction])
     p = GaussianMixture([0.5, 0.5], means, [1.0, 1.0])
     return p, GaussianMixture(weights, means, [1.0, 1.0])

@@ -37,6 +37,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numba
 import numpy as np
 
+from .._blas import one_blas_thread
 from .._version import __version__
 from ..compute.threads import get_num_threads
 from ..scale import cluster, journal
@@ -54,6 +55,7 @@ EXPERIMENTS = (
     "level",
     "few_samples",
     "groups",
+    "searches",
     "chains",
     "mcmc",
     "power",
@@ -324,6 +326,7 @@ def _difference(there: Any, wanted: dict[str, Any]) -> str:
     return ", ".join(f"{name}: {there.get(name)} there, {wanted.get(name)} here" for name in names)
 
 
+@one_blas_thread()  # studies call the steps of a test, which have no doors
 def _run_task(name: str, settings: Settings, unfinished: Path | None, task: Task) -> list[Row]:
     experiment, rng = load(name), task_rng(name, task)
     if unfinished is None or not getattr(experiment, "CHECKPOINTS", False):

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from .._strict import one_thread_inside
 from .._typing import Array, ArrayLike, Rng
 from .._validate import (
     ArgumentError,
@@ -28,7 +29,7 @@ def finite(method: _Method) -> _Method:
 
     @functools.wraps(method)
     def checked(self: Any, x: ArrayLike, *others: Any, **named: Any) -> Array:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), one_thread_inside():
             values = method(self, x, *others, **named)
         lost = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
         if lost.any():

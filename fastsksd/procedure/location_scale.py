@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from .._typing import Array
-from ..compute.blas import one_blas_thread
 from ..compute.chi_square import SMALLEST
 from .metric import folds, moderate, shrinkage, shrunk
 from .mixing import sizes_of_means
@@ -395,7 +394,6 @@ def _sizes(influence: Array, chain: np.ndarray | None) -> Array:
     return sizes
 
 
-@one_blas_thread()
 def _inverse(covariance: Array) -> Array:
     """Inverse of a covariance; directions without variance are left out."""
     unit = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))

@@ -18,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 
 from .._typing import Array
-from ..compute.blas import one_blas_thread
 
 _SMALLEST = 0.04  # fraction of the samples in a group
 _FEWEST = 30  # samples in a group
@@ -131,7 +130,6 @@ def _without_steps(x: Array, columns: np.ndarray) -> Array:
     return x
 
 
-@one_blas_thread()
 def _directions(x: Array) -> list[Array]:
     """Principal directions, and those that divide the samples in two along them."""
     n, d = x.shape

@@ -32,7 +32,6 @@ import numba
 import numpy as np
 
 from .._typing import Array
-from ..compute.blas import one_blas_thread
 from ..compute.jit import compiled, parallel, prefer_wide_vectors
 from ..compute.linalg import gram
 from ..compute.pointwise import kernel_derivatives
@@ -198,7 +197,6 @@ def _stein_function_row(code, y, s, a, point, out):
     return total
 
 
-@one_blas_thread()
 def band_of(
     covariance: Array, effective: float, level: float, rng: np.random.Generator
 ) -> tuple[Array, float]:

@@ -35,7 +35,6 @@ from .._validate import (
     evaluate_score,
     frozen,
 )
-from ..compute.blas import one_blas_thread
 from ..compute.chi_square import (
     limit_weights,
     log_tail_of_weighted_chi_square,
@@ -343,7 +342,6 @@ class Accumulator:
             return self._no_room()
         return self._too_many(counts, moments.own) or moments
 
-    @one_blas_thread()
     def _too_many(
         self, counts: Mapping[Cell, int], own: Callable[[Cell], Array]
     ) -> TooMuchWork | None:
@@ -415,7 +413,6 @@ class Accumulator:
         return near
 
     @interruptible
-    @one_blas_thread()
     def spectrum(self) -> Array:
         """Eigenvalues of the centred Stein matrix over n.
 

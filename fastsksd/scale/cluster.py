@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import accumulate
 from typing import Any
 
+from .._blas import one_blas_thread
 from .._typing import Array
 from .._validate import ArgumentError, ArgumentTypeError, check_score, score_is_array
 from ..compute.threads import single_thread
@@ -132,7 +133,7 @@ def finished(
 
 
 def _on_one_thread(function: Callable[[Any], Any], task: Any) -> Any:
-    with single_thread():
+    with single_thread(), one_blas_thread():
         return function(task)
 
 

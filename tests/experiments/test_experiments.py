@@ -32,9 +32,10 @@ from fastsksd.experiments import (
     reproduce,
     run,
     runner,
+    searches,
 )
 from fastsksd.learning import training
-from fastsksd.procedure.plan import Options
+from fastsksd.procedure.plan import MOST_TRAINING, Options
 
 
 def results(rows):
@@ -792,3 +793,37 @@ def test_groups_reports_rates_of_its_cells():
     level, power = (block.rows for block in blocks if isinstance(block, report.Table))
     assert [row[2:5] for row in level] == [["500", 2, "0.500"], ["40 stretches", 2, "0.000"]]
     assert [row[2:4] for row in power] == [["500", 2]] and power[0][4].startswith("1.00")
+
+
+def test_searches_has_the_pvalue_of_the_default_test_among_others():
+    rng = np.random.default_rng(0)
+    x = searches.make_samples("diffusion", 0.97, 12_000, 3, rng)
+    options = Options(n_resamples=99, rng=3)
+    result = fs.gof_test(x, np.negative, n_resamples=99, rng=3)
+    assert searches.pvalue(x, options, MOST_TRAINING) == result.pvalue
+    assert searches.pvalue(x, options, 100) != result.pvalue
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameter", "moments"),
+    [("diffusion", 0.5, (0.5, 0.75)), ("tail", 10.0, (1.0, 4.0)), ("modes", 0.8, (1.0, 2.18))],
+)
+def test_searches_hides_one_direction(kind, parameter, moments, monkeypatch):
+    """Its second and fourth moments; across it samples are standard normal."""
+    monkeypatch.setattr(searches, "random_direction", lambda d, rng: np.eye(d)[1])
+    x = searches.make_samples(kind, parameter, 200_000, 3, np.random.default_rng(0))
+    second, fourth = (x**2).mean(axis=0), (x**4).mean(axis=0)
+    assert second == pytest.approx([1.0, moments[0], 1.0], abs=0.03)
+    assert fourth == pytest.approx([3.0, moments[1], 3.0], rel=0.05)
+
+
+def test_searches_counts_verdicts_that_differ_from_the_largest_search():
+    rows = [
+        {"kind": "tail", "parameter": 4.0, "d": 3, "size": size, "p": p, "seconds": 1.0}
+        for size, found in ((100, (0.01, 0.5, 0.5)), (200, (0.5, 0.01, 0.01)))
+        for p in found
+    ]
+    blocks = searches.report(rows, searches.SCALES["smoke"])
+    mine, others = (block.rows for block in blocks if isinstance(block, report.Table))
+    assert mine == []
+    assert [row[2:4] + row[6:] for row in others] == [[100, 3, 1, 2], [200, 3, 0, 0]]
