@@ -45,7 +45,7 @@ _RANDOM = 300  # slices
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """The extreme sizes first; the others in rounds, so that a part says a little of all."""
+    """The extreme sizes first, the others in rounds; all this for half of the tests, then the rest."""
     planned = [
         dict(test=test, null=null, model=model, n=n, d=d, block=block)
         for block in range(settings["tests"] // settings["block"])
@@ -55,7 +55,8 @@ def tasks(settings: Settings) -> list[Task]:
         for test in ("coordinates", "family", "random slices", "active slices")
         if _wanted(test, null, n, d, block)
     ]
-    return sorted(planned, key=_turn)
+    half = settings["tests"] // settings["block"] // 2
+    return sorted(planned, key=lambda task: (task["block"] >= half, _turn(task)))
 
 
 def _wanted(test: str, null: str, n: int, d: int, block: int) -> bool:
