@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
-from ._strict import LenientNumbers, StrictNumbers
+from ._strict import LenientNumbers, StrictNumbers, restore, settings_now
 from ._validate import Overflow, evaluate_score
 
 _P = ParamSpec("_P")
@@ -67,7 +67,7 @@ class HeardInterrupts:
     """
 
     def __enter__(self) -> None:
-        self._before = _interrupts
+        self._before, self._settings = _interrupts, settings_now()
         self._outermost = (
             threading.current_thread() is threading.main_thread()
             and signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -78,8 +78,10 @@ class HeardInterrupts:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._outermost:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        if _interrupts != self._before and not isinstance(error, KeyboardInterrupt):
-            raise KeyboardInterrupt from error
+        if _interrupts != self._before:
+            restore(self._settings)  # it may have come just before what is within did so
+            if not isinstance(error, KeyboardInterrupt):
+                raise KeyboardInterrupt from error
 
 
 def _interrupt(number: int, frame: Any) -> None:

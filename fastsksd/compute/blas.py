@@ -24,27 +24,43 @@ _NAMES = (
     "openblas_{}_num_threads",
 )
 _lock = threading.Lock()
-_within = 0
+_within: set[object] = set()  # one for each that is within
 _before = 1
 
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
     """NumPy's OpenBLAS on one thread, until the last of the Python threads within is done."""
-    global _within, _before
-    read, write = _openblas()
-    with _lock:
-        if _within == 0:
-            _before = read()
-            write(1)
-        _within += 1
+    one = object()
     try:
+        _enter(one)
         yield
     finally:
-        with _lock:
-            _within -= 1
-            if _within == 0:
+        try:
+            _leave(one)
+        except BaseException:  # an interrupt half way
+            _leave(one)
+            raise
+
+
+def _enter(one: object) -> None:
+    global _before
+    read, write = _openblas()
+    with _lock:
+        if not _within:
+            _before = read()
+        _within.add(one)
+        if len(_within) == 1:
+            write(1)
+
+
+def _leave(one: object) -> None:
+    _, write = _openblas()
+    with _lock:
+        if one in _within:
+            if len(_within) == 1:
                 write(_before)
+            _within.remove(one)
 
 
 def after_fork() -> None:
