@@ -44,7 +44,7 @@ _RANDOM = 300  # slices
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """The extreme sizes first, the others in rounds; all this for half of the tests, then the rest."""
+    """The extreme sizes first, the others in rounds: half of the tests, then the other half."""
     planned = [
         dict(test=test, null=null, model=model, n=n, d=d, block=block)
         for block in range(settings["tests"] // settings["block"])
