@@ -325,7 +325,7 @@ TARGETS: dict[str, Target] = {
     ),
     "random_slices": Target(
         fs.random_slices,
-        right(dict(d=st.integers(1, 5), n_slices=st.integers(1, 5)), rng=SEED),
+        right(dict(d=st.integers(1, 5), n_slices=st.integers(1, 5), rng=SEED)),
         keywords(fs.random_slices),
     ),
     "sksd": Target(
