@@ -113,7 +113,7 @@ def test_resumed_run_equals_an_undisturbed_one(tiny, tmp_path):
 
 def test_a_run_ends_in_time_and_goes_on(tiny, tmp_path, monkeypatch):
     clock = iter(range(100))
-    monkeypatch.setattr(runner.time, "monotonic", lambda: 60.0 * next(clock))
+    monkeypatch.setattr(runner, "monotonic", lambda: 60.0 * next(clock))
     part = run("level", "tiny", tmp_path, minutes=4)
     monkeypatch.undo()
     monkeypatch.setitem(level.SCALES, "tiny", tiny)
