@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import fastsksd as fs
-from fastsksd import _doors, _strict
-from fastsksd.compute import blas, threads
+from fastsksd import _blas, _doors, _strict
+from fastsksd.compute import threads
 
 X = np.random.default_rng(0).standard_normal((60, 2))
 AXES = (np.eye(2), np.eye(2))
@@ -336,28 +336,34 @@ def shared(count=4):
 @pytest.mark.parametrize(
     ("call", "files"),
     [
-        (lambda: fs.sksd(X, -X, AXES), ("_strict.py", "_doors.py")),
-        (lambda: fs.active_slices(X, -X, n_slices=1), "blas.py"),
+        (lambda: fs.sksd(X, -X, AXES), ("_strict.py", "_doors.py", "_blas.py")),
         (shared, ("threads.py", "threading.py", "thread.py", "_base.py")),
     ],
 )
 def test_an_interrupt_at_any_step_leaves_everything_as_it_was(call, files, no_collector):
-    read, write = blas._openblas()
-    number = read()
+    libraries = _blas.libraries()
+    numbers = [one.read() for one in libraries]
+
+    def settings():
+        threads = [one.read() for one in libraries]
+        return threads, _blas.is_held(), np.geterr(), _strict._callers.get()
+
     call()
     try:
-        write(2)
-        before = read(), np.geterr(), _strict._callers.get()
+        for one in libraries:
+            one.write(2)
+        before = settings()
         step = 1
         while interrupted_at(step, call, files):
             step += 1
-            assert (read(), np.geterr(), _strict._callers.get()) == before, step
+            assert settings() == before, step
             assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
             with limited(10):
                 shared()
         assert step > 5
     finally:
-        write(number)
+        for one, number in zip(libraries, numbers, strict=True):
+            one.write(number)
 
 
 @contextlib.contextmanager
