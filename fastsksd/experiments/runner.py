@@ -56,6 +56,7 @@ EXPERIMENTS = (
     "groups",
     "chains",
     "mcmc",
+    "metrics",
     "power",
     "peers",
     "choices",
