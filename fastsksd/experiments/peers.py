@@ -399,7 +399,7 @@ def _summary(results: _Results) -> list[Block]:
                 f"{results.rate(cell, DEFAULT):.2f}",
                 f"{results.rate(cell, name):.2f}",
                 name,
-                f"{rejected / trials:.2f}",
+                f"{rejected / trials:.2f}" if trials else "",
                 results.count(cell, name)[1],
                 f"{difference:+.2f}",
                 f"{errors:+.1f}",

@@ -760,6 +760,23 @@ def test_peer_report_compares_with_the_best_and_with_the_published():
         assert "(their number): none." in words
 
 
+def test_peer_report_of_tests_with_trials_in_some_cells_only():
+    cell = dict(family="RBM", problem="RBM", d=50, n=1000, hidden=20, size=0.02)
+    other = dict(cell, problem="RBM with outliers", hidden=10, size=0.5)
+    rows = _peer_rows(cell, False, {"SKSD-g, GE": 10, "SKSD-g, Ex": 30, "default": 5}, (40, 5))
+    rows += _peer_rows(dict(cell, size=0.0), True, {}, trials=(40, 5))
+    rows = [row for row in rows if not row["null"] or row["tests"] != "variants"]
+    rows += [row for row in _peer_rows(other, False, {}, (40, 5)) if row["tests"] != "exact"]
+    text = _text(peers.report(rows, dict(peers.SCALES["paper"], cells=[cell, other])))
+    # Exact scores are known to nobody; of the level of GE nothing is known here.
+    label = "RBM, 20 hidden, sigma 0.02"
+    assert f"| {label} | 50 | 1000 | 0.12 | 0.25 | SKSD-g, GE |  | 40 | -0.12 |" in text
+    assert "| SKSD-g, Ex | 0.750 | 1 | 1 | 0.100 |" in text
+    assert "| SKSD-g, GE | 0.125 | 2 |" in text
+    # What was published is about 40 hidden units.
+    assert "AggCom" not in text
+
+
 def test_peer_report_has_kinds_on_which_nothing_was_chosen_apart():
     cell = dict(family="RBM", problem="RBM", d=50, n=1000, hidden=40, size=0.01)
     other = dict(family="own", problem="Laplace", d=100, n=1000, hidden=None, size=None)
