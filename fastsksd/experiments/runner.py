@@ -58,6 +58,7 @@ EXPERIMENTS = (
     "searches",
     "chains",
     "mcmc",
+    "metrics",
     "power",
     "peers",
     "choices",
