@@ -289,10 +289,10 @@ def _of_chains(cell: tuple[Any, ...], rows: list[Row]) -> list[Any]:
     normal, *others = cell
     told = [row for row in rows if row["refits"] is not None]
     naive = [row["naive"] for row in rows if row["naive"] is not None]
-    left = np.median([row["tested"] for row in told]) if told else float("nan")
+    left = f"{np.median([row['tested'] for row in told]):.0f}" if told else ""
     rates = [_rate(np.array([row["refits"] for row in told])), _rate(np.array(naive))]
     kind = "normal" if normal else "t (wrong)"
-    return [kind, *others, len(rows), len(rows) - len(told), f"{left:.0f}", *rates]
+    return [kind, *others, len(rows), len(rows) - len(told), left, *rates]
 
 
 def _rate(pvalues: Array) -> str:

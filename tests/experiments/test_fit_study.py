@@ -33,9 +33,17 @@ def test_pooled_refits():
 
 
 def test_rows_and_report(monkeypatch, tmp_path):
-    settings = dict(cells=[["normal", 2], ["t", 2]], n=60, runs=4, block=2)
+    chains = [[0.5, 2, 200, 2, True], [0.5, 2, 200, 2, False], [0.97, 2, 100, 2, True]]
+    settings = dict(
+        cells=[["normal", 2], ["t", 2]], chains=chains, n=60, runs=4, block=2, n_refits=19
+    )
     monkeypatch.setitem(fit.SCALES, "tiny", settings)
     rows = run("fit", "tiny", tmp_path)
-    assert len(rows) == 8 and all(len(row["refit"]) == len(row["statistics"]) for row in rows)
+    sets = [row for row in rows if row["case"] != "chains"]
+    assert len(sets) == 8 and all(len(row["refit"]) == len(row["statistics"]) for row in sets)
     tables = [block for block in fit.report(rows, settings) if hasattr(block, "rows")]
-    assert [table.rows[0][:3] for table in tables] == [["normal", 2, 4], ["t", 2, 4]]
+    assert [table.rows[0][:3] for table in tables[:2]] == [["normal", 2, 4], ["t", 2, 4]]
+    found = {(row[0], row[1]): row[5:8] for row in tables[2].rows}
+    assert found[("normal", 0.97)] == [4, 4, ""]  # too short to tell
+    assert found[("normal", 0.5)][:2] == found[("t (wrong)", 0.5)][:2] == [4, 0]
+    assert 40 < int(found[("normal", 0.5)][2]) < 100  # draws left of 400
