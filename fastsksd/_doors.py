@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 
 from ._blas import hold, is_held
-from ._strict import LenientNumbers, StrictNumbers
+from ._strict import LenientNumbers, StrictNumbers, restore, settings_now
 from ._validate import Overflow, evaluate_score
 
 _P = ParamSpec("_P")
@@ -63,13 +63,13 @@ def interruptible(function: Callable[_P, _T]) -> Callable[_P, _T]:
 class HeardInterrupts:
     """Whatever happens within, an interrupt meanwhile ends in a `KeyboardInterrupt`.
 
-    It may cut short what puts the threads of BLAS back, which is then done here. A handler of the
-    user's is left alone. (A generator that is a context would be closed, and raise
+    It may cut short what puts the settings of NumPy and BLAS back, which is then done here. A
+    handler of the user's is left alone. (A generator that is a context would be closed, and raise
     in vain, by an interrupt between its `yield` and what is within.)
     """
 
     def __enter__(self) -> None:
-        self._before = _interrupts
+        self._before, self._settings = _interrupts, settings_now()
         self._held = is_held()
         self._outermost = (
             threading.current_thread() is threading.main_thread()
@@ -82,8 +82,10 @@ class HeardInterrupts:
         hold(self._held)
         if self._outermost:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        if _interrupts != self._before and not isinstance(error, KeyboardInterrupt):
-            raise KeyboardInterrupt from error
+        if _interrupts != self._before:
+            restore(self._settings)  # it may have come just before what is within did so
+            if not isinstance(error, KeyboardInterrupt):
+                raise KeyboardInterrupt from error
 
 
 def _interrupt(number: int, frame: Any) -> None:

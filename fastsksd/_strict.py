@@ -43,6 +43,18 @@ class _Settings:
         hold(self._held)
 
 
+def settings_now() -> tuple[Any, Any]:
+    """The settings of NumPy, and those of the caller that are remembered."""
+    return np.geterr(), _callers.get()
+
+
+def restore(settings: tuple[Any, Any]) -> None:
+    """Put back what `settings_now` returned."""
+    now, callers = settings
+    np.seterr(**now)
+    _callers.set(callers)
+
+
 class StrictNumbers(_Settings):
     """Numbers of NumPy that overflow, or are not defined, raise a `FloatingPointError`."""
 

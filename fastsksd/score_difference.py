@@ -49,6 +49,7 @@ from ._validate import (
 from .compute.eigen import Operators
 from .compute.linalg import product
 from .compute.medians import median_distance
+from .compute.projections import orthonormal_rows
 from .compute.sensitivity import DenseOperators, KernelizedSensitivity, SmoothedSensitivity
 from .engines import KernelMatrix, kernel_matrix
 from .kernels import RBF, as_kernel
@@ -296,6 +297,7 @@ class KernelSmoothed(ScoreDifference):
         self.x = check_samples(x, min_rows=2)
         scores = evaluate_score(scores, self.x, "scores")
         self.width = _checked_width(self.x, width)
+        self.engine = engine
         matrix = kernel_matrix(engine, self.x, self.width)
         self.smoother = _Smoother(matrix, scores, 1.0 / self.x.shape[0])
 
@@ -320,6 +322,28 @@ class KernelSmoothed(ScoreDifference):
     def sensitivity(self, r: ArrayLike, debias: bool = True) -> Operators:
         r, debias = self._directions(r), check_flag("debias", debias)
         return SmoothedSensitivity(self.smoother.matrix, self.smoother.placed, r, debias)
+
+
+def on_its_span(difference: ScoreDifference) -> tuple[Array, ScoreDifference] | None:
+    """KE's difference in far fewer dimensions, if there are far fewer samples.
+
+    f is a sum of scores and of differences of samples, and S is zero where these are.
+
+    Returns
+    -------
+    ((k, d) array, ScoreDifference) or None
+        Orthonormal rows whose span holds f, and the difference in coordinates along them. None if
+        that is not known to take fewer dimensions.
+    """
+    n, d = difference.x.shape
+    if type(difference) is not KernelSmoothed or 2 * n >= d:
+        return None
+    x = difference.x - np.median(difference.x, axis=0)
+    scores = difference.smoother.coefficients
+    spanning = np.concatenate([x, scores])
+    rows = orthonormal_rows(spanning[spanning.any(axis=1)])
+    turned = product(x, rows), product(scores, rows)
+    return rows, KernelSmoothed(*turned, difference.width, difference.engine)
 
 
 class KernelizedDifference(KernelSmoothed):

@@ -36,7 +36,7 @@ from .compute.eigen import Operators, symmetric_eigenvectors, top_eigenpairs
 from .compute.linalg import product
 from .compute.projections import is_flat, unit_rows, varied_directions
 from .engines import check_pairwise
-from .score_difference import ScoreDifference, score_difference
+from .score_difference import ScoreDifference, on_its_span, score_difference
 
 _BASIS_BYTES = 256 * 2**20  # memory for the Krylov bases of the directions r handled at a time
 
@@ -115,6 +115,8 @@ class Slices:
     def __getitem__(self, index: Any) -> Slices:
         """The slices picked by an integer, a slice or an index array, as `Slices`."""
         rows = np.atleast_1d(np.arange(len(self))[index])
+        if np.array_equal(rows, np.arange(len(self))):
+            return self
         values = (self.r_values, self.g_values, self.g_gaps)
         return Slices(
             self.r[rows],
@@ -321,13 +323,11 @@ def find_slices(
     max_steps : int
         Most Lanczos steps for g, which seldom needs as many.
     """
-    moment = difference.second_moment(debias)
-    r = (
-        _leading_eigenvectors(moment, moment.shape[0] if n_slices is None else n_slices, within)
-        if basis is None
-        else basis
-    )
-    r_values = np.einsum("md,md->m", product(r, moment), r)
+    if basis is None:
+        r, r_values = _active_r(difference, within, debias, n_slices)
+    else:
+        r = basis
+        r_values = _forms(r, difference.second_moment(debias))
     r = _perturbed(r, noise, rng)
     g, g_values, g_gaps = _active_g(difference, r, debias, gaps, max_steps, within)
     return Slices(r, _perturbed(check_statistic(g), noise, rng), r_values, g_values, g_gaps)
@@ -340,9 +340,8 @@ def active_directions(
 
     They are in the span of the orthonormal rows `within`, if given.
     """
-    moment = difference.second_moment(debias)
-    r = _leading_eigenvectors(moment, moment.shape[0], within)
-    return Slices(r, r, np.einsum("md,md->m", product(r, moment), r))
+    r, r_values = _active_r(difference, within, debias)
+    return Slices(r, r, r_values)
 
 
 def check_basis(
@@ -369,21 +368,43 @@ def check_basis(
     return check_unit_rows("basis", basis, d=d)
 
 
-def _leading_eigenvectors(matrix: Array, count: int, within: Array | None = None) -> Array:
+def _active_r(
+    difference: ScoreDifference, within: Array | None, debias: bool, count: int | None = None
+) -> tuple[Array, Array]:
+    """Eigenvectors of the largest eigenvalues of S as rows, largest first, and these values.
+
+    Each has its largest component positive. With far fewer samples than dimensions they are found
+    in the span of the samples and scores.
+    """
+    narrow = on_its_span(difference) if within is None else None
+    if narrow is None:
+        moment = difference.second_moment(debias)
+        if within is not None:
+            moment = product(product(within, moment), within)
+    else:
+        within, difference = narrow
+        moment = difference.second_moment(debias)
+    r = _leading_eigenvectors(moment, len(moment) if count is None else count)
+    r_values = _forms(r, moment)
+    if within is not None:
+        r = unit_rows(product(r, within.T))
+    largest = np.take_along_axis(r, np.abs(r).argmax(axis=1)[:, None], axis=1)
+    return np.ascontiguousarray(r * np.where(largest < 0, -1.0, 1.0)), r_values
+
+
+def _forms(rows: Array, matrix: Array) -> Array:
+    """``u.M u`` for each row u."""
+    return np.einsum("md,md->m", product(rows, matrix), rows)
+
+
+def _leading_eigenvectors(matrix: Array, count: int) -> Array:
     """Eigenvectors of the largest eigenvalues as rows, largest first.
 
-    Each has its largest component positive. The null space is left out: which vectors span it is
-    decided by rounding.
+    The null space is left out: which vectors span it is decided by rounding.
     """
-    if within is not None:
-        matrix = product(product(within, matrix), within)
     values, vectors = symmetric_eigenvectors(matrix)
     known = np.abs(values) > values.size * np.finfo(float).eps * np.abs(values).max()
-    vectors = (vectors[known] if known.any() else vectors)[:count]
-    if within is not None:
-        vectors = unit_rows(product(vectors, within.T))
-    largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1)
-    return np.ascontiguousarray(vectors * np.where(largest < 0, -1.0, 1.0))
+    return (vectors[known] if known.any() else vectors)[:count]
 
 
 def _active_g(

@@ -1,11 +1,13 @@
 """Floating point failures name an argument, a row and a column; interrupts are never lost."""
 
 import contextlib
+import gc
 import inspect
 import os
 import random
 import re
 import signal
+import sys
 import threading
 import warnings
 
@@ -13,7 +15,8 @@ import numpy as np
 import pytest
 
 import fastsksd as fs
-from fastsksd import _doors
+from fastsksd import _blas, _doors, _strict
+from fastsksd.compute import threads
 
 X = np.random.default_rng(0).standard_normal((60, 2))
 AXES = (np.eye(2), np.eye(2))
@@ -221,7 +224,19 @@ def test_a_handler_of_the_user_is_left_alone():
     assert 0 < result.pvalue <= 1
 
 
-def test_interrupts_at_random_times_end_in_keyboard_interrupt():
+@pytest.fixture
+def no_collector():
+    """Python's collector calls others, as Hypothesis, and what they hear raises no error.
+
+    The computation hears it all the same, but Python reports it, and between computations it is
+    lost.
+    """
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def test_interrupts_at_random_times_end_in_keyboard_interrupt(no_collector):
     x = np.random.default_rng(1).standard_normal((300, 3))
     fs.gof_test(x, np.negative, rng=0, n_resamples=99)
     for seed in range(15):
@@ -234,7 +249,7 @@ def test_interrupts_at_random_times_end_in_keyboard_interrupt():
         timer.join()
 
 
-def test_interrupts_of_what_a_result_says_end_in_keyboard_interrupt():
+def test_interrupts_of_what_a_result_says_end_in_keyboard_interrupt(no_collector):
     x = np.random.default_rng(1).standard_normal((300, 4))
     result = fs.gof_test(x, np.negative, rng=0, n_resamples=99)
     for say in (result.explain, result.summary):
@@ -264,6 +279,107 @@ def test_an_interrupt_on_the_threshold_is_heard(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         fs.sksd(X, -X, AXES)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_that_the_collector_hears_ends_the_test():
+    heard = []
+
+    def callback(phase, info):
+        if not heard:
+            heard.append(phase)
+            signal.raise_signal(signal.SIGINT)
+
+    def score(x):
+        gc.callbacks.append(callback)
+        try:
+            gc.collect()
+        finally:
+            gc.callbacks.remove(callback)
+        return -x
+
+    with pytest.raises(KeyboardInterrupt):
+        fs.gof_test(X, score, slices=AXES, rng=0)
+    assert heard
+
+
+def interrupted_at(step, call, files):
+    """Interrupt a call where Python looks for signals for the n-th time in these files.
+
+    Returns whether there were so many. Python looks when it enters a function, and when one in C
+    is done.
+    """
+    left = step
+
+    def look(frame, event, _):
+        nonlocal left
+        if event in ("call", "c_return") and frame.f_code.co_filename.endswith(files):
+            left -= 1
+            if left == 0:
+                sys.setprofile(None)
+                signal.raise_signal(signal.SIGINT)
+
+    try:
+        sys.setprofile(look)
+        call()
+    except KeyboardInterrupt:
+        assert left == 0
+    finally:
+        sys.setprofile(None)
+    return left <= 0
+
+
+def shared(count=4):
+    threads.share(lambda first, last: None, count)
+
+
+@pytest.mark.parametrize(
+    ("call", "files"),
+    [
+        (lambda: fs.sksd(X, -X, AXES), ("_strict.py", "_doors.py", "_blas.py")),
+        (shared, ("threads.py", "threading.py", "thread.py", "_base.py")),
+    ],
+)
+def test_an_interrupt_at_any_step_leaves_everything_as_it_was(call, files, no_collector):
+    libraries = _blas.libraries()
+    numbers = [one.read() for one in libraries]
+
+    def settings():
+        threads = [one.read() for one in libraries]
+        return threads, _blas.is_held(), np.geterr(), _strict._callers.get()
+
+    call()
+    try:
+        for one in libraries:
+            one.write(2)
+        before = settings()
+        step = 1
+        while interrupted_at(step, call, files):
+            step += 1
+            assert settings() == before, step
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            with limited(10):
+                shared()
+        assert step > 5
+    finally:
+        for one, number in zip(libraries, numbers, strict=True):
+            one.write(number)
+
+
+@contextlib.contextmanager
+def limited(seconds):
+    """Fail where something waits for ever."""
+
+    def stop(*_):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 GUARDS = {

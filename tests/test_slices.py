@@ -48,6 +48,22 @@ def test_active_slices_are_top_eigenvectors(seed, debias, n_slices):
             assert abs(g @ basis[:, -1]) > 1 - 1e-8
 
 
+@given(SEED, st.booleans(), st.booleans())
+def test_far_fewer_samples_than_dimensions_have_the_same_slices(seed, debias, only_r):
+    x, s = problem(seed, n=8, d=40)
+    x = x + 1e3
+    difference = KernelSmoothed(x, s)
+    values, vectors = np.linalg.eigh(difference.second_moment(debias))
+    if only_r:
+        found = slices.active_directions(difference, debias=debias)
+    else:
+        found = fs.active_slices(x, s, n_slices=4, debias=debias)
+    assert found.r.shape[1] == 40 and 4 <= len(found) <= 16
+    top = vectors[:, ::-1][:, :4]
+    np.testing.assert_allclose(found.r_values[:4], values[::-1][:4], rtol=1e-8)
+    np.testing.assert_allclose(np.linalg.norm(found.r[:4] @ top, axis=1), 1.0, rtol=1e-8)
+
+
 def test_gaps_without_a_second_run_are_rough_upper_estimates():
     x, s = problem(5)
     difference = KernelSmoothed(x, s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numba
 import numpy as np
@@ -134,75 +134,104 @@ def benchmark_samples(rng: np.random.Generator) -> tuple[Array, Array]:
 Work: TypeAlias = Callable[[], Any]
 
 
-def _works(rng: np.random.Generator) -> list[tuple[str, Work, Work | None]]:
+class Row(NamedTuple):
     """What is timed: a name, our way, and NumPy's where there is one."""
+
+    name: str
+    ours: Work
+    numpys: Work | None = None
+
+
+def _works(rng: np.random.Generator) -> list[Row]:
     x, training = benchmark_samples(rng)
     slices = random_slices(x.shape[1], 100, rng=0)
+    return [
+        *_statistics(x, slices),
+        *_searches(x, training),
+        *_trainings(training, slices, rng),
+        *_whole_tests(np.concatenate([training, x]), rng),
+        _gibbs(),
+    ]
+
+
+def _statistics(x: Array, slices: Slices) -> list[Row]:
     y, s, a = slices.g @ x.T, -slices.r @ x.T, np.einsum("md,md->m", slices.r, slices.g)
     h = median_distances(y)
-    whole = np.concatenate([training, x])
-    rbm = GaussBernRBM.random(50, 40, rng=0)
+    return [
+        Row(
+            "Stein matrix and statistic, RBF, n = 800, 100 slices",
+            lambda: sksd(x, -x, slices, kernel=RBF(h), engine="direct"),
+            lambda: numpy_stein_matrix(y, s, a, h).sum(),
+        ),
+        Row(
+            "Stein matrix and statistic, IMQ, n = 800, 100 slices",
+            lambda: sksd(x, -x, slices, kernel=IMQ(h), engine="direct"),
+            lambda: numpy_imq_matrix(y, s, a, h).sum(),
+        ),
+        Row(
+            "median bandwidths, exact, n = 800, 100 slices",
+            lambda: median_distances(y),
+            lambda: numpy_medians(y),
+        ),
+    ]
 
+
+def _searches(x: Array, training: Array) -> list[Row]:
     def trial() -> Any:
         return gof_test(
             x, lambda x: -x, train=training, basis="identity", debias=False, null="bootstrap", rng=0
         )
 
     return [
-        (
-            "Stein matrix and statistic, RBF, n = 800, 100 slices",
-            lambda: sksd(x, -x, slices, kernel=RBF(h), engine="direct"),
-            lambda: numpy_stein_matrix(y, s, a, h).sum(),
-        ),
-        (
-            "Stein matrix and statistic, IMQ, n = 800, 100 slices",
-            lambda: sksd(x, -x, slices, kernel=IMQ(h), engine="direct"),
-            lambda: numpy_imq_matrix(y, s, a, h).sum(),
-        ),
-        (
-            "median bandwidths, exact, n = 800, 100 slices",
-            lambda: median_distances(y),
-            lambda: numpy_medians(y),
-        ),
-        (
+        Row(
             "KE slices, r = identity, d = 100, 200 samples (paper's estimate)",
             lambda: active_slices(training, -training, basis="identity", debias=False),
             lambda: numpy_ke_slices(training, -training),
         ),
-        ("the same, unbiased", lambda: active_slices(training, -training, basis="identity"), None),
-        (
+        Row("the same, unbiased", lambda: active_slices(training, -training, basis="identity")),
+        Row(
             "whole test: KE slices, n = 800, d = 100, 1000 bootstrap replicates",
             trial,
             lambda: numpy_trial(training, x, 1000, np.random.default_rng(0)),
         ),
-        (
+    ]
+
+
+def _trainings(training: Array, slices: Slices, rng: np.random.Generator) -> list[Row]:
+    return [
+        Row(
             "refinement of 100 slices, d = 100: 100 steps of 50 samples",
             _refinement(training, slices),
-            None,
         ),
-        (
+        Row(
             "ICA, D = 150: 100 steps of 100 samples (SKSD-g+GO), and two evaluations",
             _training(rng),
-            None,
-        ),
-        (
-            "one set of slices, r = identity, n = 1000, d = 100, 1000 replicates",
-            lambda: gof_test(whole, lambda x: -x, basis="identity", rng=0),
-            None,
-        ),
-        ("default test, n = 1000, d = 100", lambda: gof_test(whole, lambda x: -x, rng=0), None),
-        (
-            "n = 20000, 3 slices, 1000 replicates, pair by pair",
-            _large_test(rng, 20000, engine="direct"),
-            None,
-        ),
-        ("the same in linear time", _large_test(rng, 20000, engine="fourier"), None),
-        (
-            "RBM: 1000 Gibbs chains of 2000 steps, d = 50, 40 hidden",
-            lambda: rbm.sample(1000, rng=0),
-            lambda: _numpy_gibbs(rbm, 1000, 2000),
         ),
     ]
+
+
+def _whole_tests(x: Array, rng: np.random.Generator) -> list[Row]:
+    return [
+        Row(
+            "one set of slices, r = identity, n = 1000, d = 100, 1000 replicates",
+            lambda: gof_test(x, lambda x: -x, basis="identity", rng=0),
+        ),
+        Row("default test, n = 1000, d = 100", lambda: gof_test(x, lambda x: -x, rng=0)),
+        Row(
+            "n = 20000, 3 slices, 1000 replicates, pair by pair",
+            _large_test(rng, 20000, engine="direct"),
+        ),
+        Row("the same in linear time", _large_test(rng, 20000, engine="fourier")),
+    ]
+
+
+def _gibbs() -> Row:
+    rbm = GaussBernRBM.random(50, 40, rng=0)
+    return Row(
+        "RBM: 1000 Gibbs chains of 2000 steps, d = 50, 40 hidden",
+        lambda: rbm.sample(1000, rng=0),
+        lambda: _numpy_gibbs(rbm, 1000, 2000),
+    )
 
 
 def run_bench(repeat: int = 7) -> Iterator[str]:

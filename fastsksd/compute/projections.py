@@ -76,7 +76,11 @@ def varied_directions(x: Array) -> Array:
     """Orthonormal rows that span the directions along which samples (n, d) vary."""
     units, correlations = _correlations(x)
     values, vectors = symmetric_eigenvectors(correlations)
-    rows = units * vectors[values > _DEPENDENT * values[0]]
+    return orthonormal_rows(units * vectors[values > _DEPENDENT * values[0]])
+
+
+def orthonormal_rows(rows: Array) -> Array:
+    """As many orthonormal rows, at most d, whose span holds that of `rows`, (k, d), none zero."""
     return np.ascontiguousarray(np.linalg.qr(unit_rows(rows).T)[0].T)
 
 

@@ -21,9 +21,10 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
+from queue import SimpleQueue
+from typing import Any
 
 import numba
 
@@ -36,7 +37,7 @@ _SHARE = ("quota", "period")
 _started = False
 _lock = threading.RLock()
 _local = threading.local()
-_pool: ThreadPoolExecutor | None = None
+_tasks: SimpleQueue[Any] | None = None
 
 
 def prepare() -> None:
@@ -60,11 +61,11 @@ def prepare() -> None:
 def after_fork() -> None:
     """Make a new lock in a forked child, whose parent may have held the old one.
 
-    The threads of the parent's pool are not there either.
+    The parent's threads are not there either.
     """
-    global _lock, _pool
+    global _lock, _tasks
     _lock = threading.RLock()
-    _pool = None
+    _tasks = None
 
 
 def started() -> bool:
@@ -90,8 +91,8 @@ def get_num_threads() -> int:
 def single_thread() -> Iterator[None]:
     """Compiled code on one thread, where many tasks run side by side already."""
     before = get_num_threads()
-    set_num_threads(1)
     try:
+        set_num_threads(1)
         yield
     finally:
         set_num_threads(before)
@@ -104,20 +105,48 @@ def share(work: Callable[[int, int], None], count: int, *, large: bool = True) -
     interpreter. Work that takes less than a millisecond is not `large`, and done at once: to wake
     a thread costs a tenth of that, and beside other work much more.
     """
-    global _pool
+    global _tasks
     size = min(get_num_threads(), count) if large else 1
     if size <= 1:
         work(0, count)
         return
     with _lock:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(numba.config.NUMBA_NUM_THREADS)
+        if _tasks is None:
+            _tasks = _started_threads(numba.config.NUMBA_NUM_THREADS)
     own, *others = pairwise(count * k // size for k in range(size + 1))
-    elsewhere = with_these_settings(work)
-    running = [_pool.submit(elsewhere, *stretch) for stretch in others]
-    work(*own)
-    for one in running:
-        one.result()
+    elsewhere, done = with_these_settings(work), SimpleQueue[BaseException | None]()
+    for stretch in others:
+        _tasks.put((elsewhere, stretch, done))
+    try:
+        work(*own)
+    finally:
+        errors = [done.get() for _ in others]
+    for error in errors:
+        if error is not None:
+            raise error
+
+
+def _started_threads(count: int) -> SimpleQueue[Any]:
+    """The queue of tasks of so many threads.
+
+    An interrupt may leave a lock of Python's own pools taken for ever, and the next task then waits
+    for it. This queue has none.
+    """
+    tasks: SimpleQueue[Any] = SimpleQueue()
+    for _ in range(count):
+        threading.Thread(target=_serve, args=(tasks,), daemon=True).start()
+    return tasks
+
+
+def _serve(tasks: SimpleQueue[Any]) -> None:
+    while True:
+        work, stretch, done = tasks.get()
+        try:
+            work(*stretch)
+            done.put(None)
+        except BaseException as error:
+            done.put(error)
+        del work, stretch, done  # the arrays that it holds
 
 
 @contextlib.contextmanager

@@ -6,6 +6,9 @@ How members are combined
 Coordinates and split
     The default with one metric, or with a fifth of the samples for training in place of
     cross-fitting; in more than one dimension.
+More members
+    The same members, and moments along active directions: sums over some degrees and over the top
+    1, 3 or 10 directions, as a further kind. With fewer trials.
 Members
     Each alone. The best of a cell is picked in hindsight, and on half of the trials and rated on
     the others.
@@ -28,12 +31,13 @@ from ..gof import examine, gof_test
 from ..models import Gaussian, Model
 from ..procedure.combine import combine, decide, member_weights
 from ..procedure.plan import Options
+from .active_moments import SUMS, TOP, with_active_moments
 from .peer_problems import make_peer_problem
 from .peers import CELLS, Cell, cell_of, chosen_on, label_of
 from .power import members_alone
 from .problems import Problem, correlated
 from .report import Block, Heading, Table, Text, cells_of
-from .runner import Row, Settings, Task
+from .runner import Row, Settings, Task, task_rng
 
 FIGURES = False
 TITLE = "Choices of the default test"
@@ -55,6 +59,7 @@ TESTS: dict[str, dict[str, Any]] = {
     "full": dict(precondition="full"),
     "train=0.2": dict(train=0.2),
 }
+MORE = tuple(f"{name}, top {top}" for name in SUMS for top in TOP)
 _FAMILY = "mixed units"
 _MIXED = [
     dict(family=_FAMILY, problem=problem, d=d, n=n, hidden=None, size=size)
@@ -68,9 +73,9 @@ _MIXED = [
 _CELLS = [cell_of(cell)._asdict() for cell in CELLS if cell["n"] <= 1000] + _MIXED
 _SMALL = [dict(cell, d=3, n=100) for cell in (*_MIXED[::2], _CELLS[0])]
 SCALES: dict[str, Settings] = {
-    "smoke": dict(cells=_SMALL, trials=2, n_resamples=49),
-    "quick": dict(cells=_CELLS, trials=8, n_resamples=300),
-    "paper": dict(cells=_CELLS, trials=40, n_resamples=500),
+    "smoke": dict(cells=_SMALL, trials=2, more=1, n_resamples=49),
+    "quick": dict(cells=_CELLS, trials=8, more=4, n_resamples=300),
+    "paper": dict(cells=_CELLS, trials=40, more=20, n_resamples=500),
 }
 
 
@@ -97,12 +102,20 @@ class WithoutTail(Model):
 
 
 def tasks(settings: Settings) -> list[Task]:
-    return [
-        dict(cell, trial=trial) for trial in range(settings["trials"]) for cell in settings["cells"]
+    cells = settings["cells"]
+    tasks = [dict(cell, trial=trial) for trial in range(settings["trials"]) for cell in cells]
+    # In one dimension there is no choice of directions.
+    more = [
+        dict(task, more=True)
+        for task in tasks
+        if task["d"] > 1 and task["trial"] < settings["more"]
     ]
+    return tasks + more
 
 
 def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:
+    if "more" in task:
+        return [_with_more_members(task, settings)]
     problem = _make(cell_of(task), rng)
     x = problem.q.sample(task["n"], rng=rng)
     common: dict[str, Any] = dict(n_resamples=settings["n_resamples"], rng=rng)
@@ -121,6 +134,23 @@ def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[R
         p[name] = gof_test(x, problem.p, **common, **options).pvalue
     null, alone = problem.q is problem.p, members_alone(verdict.members)
     return [dict(task, null=null, p=p, members=alone)]
+
+
+def _with_more_members(task: Task, settings: Settings) -> Row:
+    """Samples and signs are those of the same task without more members."""
+    given = {name: value for name, value in task.items() if name != "more"}
+    rng = task_rng("choices", given)
+    problem = _make(cell_of(task), rng)
+    x = problem.q.sample(task["n"], rng=rng)
+    options = Options(n_resamples=settings["n_resamples"], rng=rng)
+    default, candidates = with_active_moments(x, problem.p, options)
+    p = {DEFAULT: combine(*default[1:], member_weights(default.kinds)).pvalue}
+    for name, one in candidates.items():
+        statistics = np.append(default.statistics, one.statistics)
+        replicates = np.vstack([default.replicates, one.replicates])
+        weights = member_weights(default.kinds + one.kinds)
+        p[name] = combine(statistics, replicates, weights).pvalue
+    return dict(task, null=problem.q is problem.p, p=p)
 
 
 def _make(cell: Cell, rng: np.random.Generator) -> Problem:
@@ -144,22 +174,36 @@ def _label(cell: Cell) -> str:
     return f"{cell.problem} {cell.size:g}, {_FAMILY}"
 
 
+def _joined(rows: list[Row]) -> list[Row]:
+    """One row for each cell and trial, those with more members joined to the others."""
+    joined = []
+    for same in cells_of(rows, *Cell._fields, "trial").values():
+        if "members" in same[0]:
+            p = {name: value for row in same for name, value in row["p"].items()}
+            joined.append(dict(same[0], p=p))
+    return joined
+
+
 class _Results:
     """Decisions at level 0.05, (trials,) arrays by cell and test; of members apart."""
 
     def __init__(self, rows: list[Row]) -> None:
-        by_cell = cells_of(rows, *Cell._fields)
+        by_cell = cells_of(_joined(rows), *Cell._fields)
         self.cells = {Cell(*key): some for key, some in by_cell.items()}
         self.wrong = [cell for cell, some in self.cells.items() if not some[0]["null"]]
         self.right = [cell for cell in self.cells if cell not in self.wrong]
 
-    def decisions(self, cell: Cell, name: str, of: str = "p") -> Array:
-        """Of one test in the trials of a cell; empty where it was not made."""
-        return np.array([row[of][name] <= 0.05 for row in self.cells[cell] if name in row[of]])
+    def decisions(self, cell: Cell, name: str, of: str = "p", where: str | None = None) -> Array:
+        """Of one test in the trials of a cell in which it, or another one, was made."""
+        made = name if where is None else where
+        return np.array([row[of][name] <= 0.05 for row in self.cells[cell] if made in row[of]])
 
     def gains(self, name: str, cells: list[Cell]) -> tuple[float, float, float]:
         """Mean power over cells; what it is more than the default's there; its standard error."""
-        pairs = [(self.decisions(cell, name), self.decisions(cell, DEFAULT)) for cell in cells]
+        pairs = [
+            (self.decisions(cell, name), self.decisions(cell, DEFAULT, where=name))
+            for cell in cells
+        ]
         pairs = [(ours, default) for ours, default in pairs if ours.size]
         if not pairs:
             return np.nan, np.nan, np.nan
@@ -204,7 +248,9 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
             f"{max(counts, default=0)} trials, level 0.05, {settings['n_resamples']} replicates. "
             "Problems are those of the study of other tests, with other seeds, and correlated "
             "normal models in mixed units. The default and all rules have the same samples, "
-            "members and joint replicates; the other tests have the same samples."
+            "members and joint replicates; the other tests have the same samples. Location, scale "
+            "and shape, and degrees 1 to 3 are moments along so many active directions, a further "
+            "kind beside the same members, in more than one dimension and in fewer trials."
         ),
         Heading("Other choices, against the default"),
         Text(
@@ -239,7 +285,7 @@ def _means(gains: Array) -> str:
 
 def _choices_table(results: _Results, known: list[Cell], new: list[Cell]) -> Table:
     table = []
-    for name in (DEFAULT, *RULES, *TESTS):
+    for name in (DEFAULT, *RULES, *TESTS, *MORE):
         power, gain, error = results.gains(name, results.wrong)
         rejected, tests = results.level(name)
         others = [

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._typing import Array
-from .approximations import langevin, laplace, mean_field, moments_of
+from .approximations import Moments, langevin, laplace, mean_field, moments_of
 from .nuts import sample
 from .posteriors import EightSchoolsNonCentred, load
 
@@ -26,6 +26,7 @@ CENTRED = "eight schools, centred"
 _FUNNEL = ("step too long", "warm-up kept")  # sampled in its own coordinates
 _WARM_UP = 300
 _CHAINS = 4
+_MANY, _APART = 100, 20  # chains, and draws from one that is kept to the next
 
 
 class _Variant(NamedTuple):
@@ -69,6 +70,21 @@ def make_runs(
         mode, root = laplace(posterior, moments)
         runs["Laplace"] = mode + rng.standard_normal(shapes["Laplace"]) @ root.T
     return runs
+
+
+def independent_draws(
+    name: str, sets: int, n: int, rng: np.random.Generator
+) -> tuple[list[Array], Moments]:
+    """Sets of n nearly independent draws, and the moments of all of them.
+
+    A set has every twentieth draw or so of a hundred chains of NUTS.
+    """
+    each = -(-n // _MANY)
+    step = -(-_APART // sets) * sets
+    found = _nuts(name, {"good": _MANY // _CHAINS}, step * each, rng)["good"]
+    chains = found.reshape(_MANY, step * each, -1)
+    drawn = [chains[:, k * step // sets :: step].reshape(-1, chains.shape[2]) for k in range(sets)]
+    return [rng.permutation(x)[:n] for x in drawn], moments_of(np.stack(drawn))
 
 
 def applies(kind: str, name: str) -> bool:

@@ -39,13 +39,12 @@ SCALES = {
         n_resamples=99,
     ),
 }
-_LARGEST_SEARCH = 1000  # dimensions up to which slices are searched for: this is cubic
 _FIRST = ([6, 300], [10, 1000], [20, 1000], [20, 3000])  # sizes whose tests are run first
 _RANDOM = 300  # slices
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """The extreme sizes first; the others in rounds, so that a part says a little of all."""
+    """The extreme sizes first, the others in rounds: half of the tests, then the other half."""
     planned = [
         dict(test=test, null=null, model=model, n=n, d=d, block=block)
         for block in range(settings["tests"] // settings["block"])
@@ -53,23 +52,15 @@ def tasks(settings: Settings) -> list[Task]:
         for n, d in settings["sizes"]
         for model in settings["models"]
         for test in ("coordinates", "family", "random slices", "active slices")
-        if _wanted(test, null, n, d, block)
+        if not test.endswith("slices") or (null == "wild" and [n, d] in _FIRST)
     ]
-    return sorted(planned, key=_turn)
-
-
-def _wanted(test: str, null: str, n: int, d: int, block: int) -> bool:
-    if test.endswith("slices") and (null != "wild" or [n, d] not in _FIRST):
-        return False
-    if test == "family":  # beyond the largest search a test takes a good part of a minute
-        return d <= _LARGEST_SEARCH or (null == "wild" and n == 20 and block < 2)
-    return test != "active slices" or d <= _LARGEST_SEARCH
+    half = settings["tests"] // settings["block"] // 2
+    return sorted(planned, key=lambda task: (task["block"] >= half, _turn(task)))
 
 
 def _turn(task: Task) -> int:
     test, wild = task["test"], task["null"] == "wild"
-    large = test == "family" and task["d"] > _LARGEST_SEARCH
-    if large or [task["n"], task["d"]] not in _FIRST or (test == "family" and not wild):
+    if [task["n"], task["d"]] not in _FIRST or (test == "family" and not wild):
         return 2
     return 0 if wild and test in ("coordinates", "family") else 1
 

@@ -7,6 +7,7 @@ R-hat above 1.01, or an effective sample size (bulk or tail) below 400, of any p
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -40,16 +41,21 @@ SCALES: dict[str, Settings] = {
 
 
 def tasks(settings: Settings) -> list[Task]:
-    for name in settings["posteriors"]:
-        try:
-            load(name)
-        except ImportError as error:
-            raise RunError(f"{error}.") from error
+    check_data(settings["posteriors"])
     return [
         dict(posterior=name, block=block)
         for block in range(settings["blocks"])
         for name in settings["posteriors"]
     ]
+
+
+def check_data(posteriors: Iterable[str]) -> None:
+    """Raise an error if the data of a posterior are not to be had."""
+    for name in posteriors:
+        try:
+            load(name)
+        except ImportError as error:
+            raise RunError(f"{error}.") from error
 
 
 def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:

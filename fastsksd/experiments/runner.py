@@ -26,12 +26,12 @@ import functools
 import json
 import os
 import platform
-import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
+from time import gmtime, monotonic, strftime
 from typing import Any, NamedTuple, TypeAlias
 
 import numba
@@ -58,6 +58,7 @@ EXPERIMENTS = (
     "searches",
     "chains",
     "mcmc",
+    "metrics",
     "power",
     "peers",
     "choices",
@@ -179,7 +180,7 @@ def run(
         left = [task for task in tasks if task_key(task) not in done]
         count = len(tasks) - len(left)
         if minutes is not None:
-            left = _until(time.monotonic() + 60.0 * minutes, left)
+            left = _until(monotonic() + 60.0 * minutes, left)
         # A worker of a cluster may have another disk, and another one may take its task.
         unfinished = path.with_suffix(".unfinished") if client is None else None
         work = functools.partial(_run_task, name, settings, unfinished)
@@ -212,7 +213,7 @@ def run(
 
 def _until(end: float, tasks: Sequence[Task]) -> Iterator[Task]:
     for task in tasks:
-        if time.monotonic() >= end:
+        if monotonic() >= end:
             return
         yield task
 
@@ -349,7 +350,7 @@ def _rounded(value: Any) -> Any:
 def this_machine() -> dict[str, Any]:
     """Date, processor and versions, for the line of a run."""
     return {
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "date": strftime("%Y-%m-%d", gmtime()),
         "processor": processor(),
         "cores": os.cpu_count(),
         "threads": get_num_threads(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -185,6 +186,16 @@ class Diagnosis:
         list of str
             The verdict first.
         """
+        notes = [self._verdict(), *self.said()]
+        notes += self._correlation_notes()
+        notes += self._rejection_notes()
+        notes += self._chain_notes()
+        notes += self._reliability_notes()
+        if len(self.names) > _ROWS:
+            notes.append(f"{len(self.names) - _ROWS} more parameters have weaker effects")
+        return [*notes, *self._legend()]
+
+    def _verdict(self) -> str:
         drawn = f"draws of {self.n_chains} chain{'s' * (self.n_chains > 1)}"
         if not self.n_chains:
             drawn = "independent draws"
@@ -198,69 +209,78 @@ class Diagnosis:
         else:
             together = " taken together" if self._located() else ""
             verdict += f", no sign that the draws{together} differ from the model"
-        notes = [f"{self.n_draws} {drawn}, in unconstrained space: {verdict}"]
-        notes += self.said()
-        notes += [correlation_words(one) for one in self.correlations[:_PAIRS]]
+        return f"{self.n_draws} {drawn}, in unconstrained space: {verdict}"
+
+    def _correlation_notes(self) -> Iterator[str]:
+        for one in self.correlations[:_PAIRS]:
+            yield correlation_words(one)
         if len(self.correlations) > _PAIRS:
-            notes.append(f"{len(self.correlations) - _PAIRS} more correlations are off")
-        if self.result.reject(0.05) and not self._located():
-            notes.append(
+            yield f"{len(self.correlations) - _PAIRS} more correlations are off"
+
+    def _rejection_notes(self) -> Iterator[str]:
+        """Where to look when the model is rejected."""
+        if not self.result.reject(0.05):
+            return
+        if not self._located():
+            yield (
                 "no single parameter is clearly off: shapes or dependences may be; "
                 "`diagnosis.result.summary()` says more"
             )
-        if self.result.reject(0.05) and self.seem_bounded:
-            some = first_few(self.seem_bounded)
-            notes.append(
-                f"draws of {some} seem to be bounded: if a parameter is constrained, the draws "
-                "must be those of its logarithm or logit, and the score with the Jacobian"
+        if self.seem_bounded:
+            yield (
+                f"draws of {first_few(self.seem_bounded)} seem to be bounded: if a parameter is "
+                "constrained, the draws must be those of its logarithm or logit, and the score "
+                "with the Jacobian"
             )
-        found = self.result.chains
+
+    def _chain_notes(self) -> Iterator[str]:
+        """What the chains say about themselves."""
         if hint := swapped_axes(self.result):
-            notes.append(hint)
-        if found is not None and found.apart:
+            yield hint
+        found = self.result.chains
+        if found is None:
+            return
+        if found.apart:
             words = found.places
             if self.result.draws_needed:  # the verdict has said where
                 words = "chains in different places have not mixed"
-            notes.append(
-                f"{words}: look at each of them; more draws help only if they visit all places"
-            )
-        elif found is not None and found.different:
+            yield f"{words}: look at each of them; more draws help only if they visit all places"
+        elif found.different:
             some = ", ".join(str(one) for one in found.different)
-            notes.append(f"chains that differ from the others: {some}")
-        if found is not None and found.burn_in:
-            notes.append(
-                f"the start has not settled: drop the first {found.burn_in} draws of every chain"
-            )
+            yield f"chains that differ from the others: {some}"
+        if found.burn_in:
+            yield f"the start has not settled: drop the first {found.burn_in} draws of every chain"
+
+    def _reliability_notes(self) -> Iterator[str]:
+        """What makes p-values or intervals unreliable."""
         worst = np.nanmin(self.ess_bulk) if np.isfinite(self.ess_bulk).any() else np.nan
         if not worst >= _FEW:
             size = "unknown" if np.isnan(worst) else f"{worst:.0f}"
-            notes.append(
+            yield (
                 f"the smallest ESS is {size}: below {_FEW:.0f} neither p-values nor intervals are "
                 "reliable; draw more"
             )
         if self.result.score_noise >= MATTERS:
-            notes.append(str(imprecise(self.result.score_noise)))
+            yield str(imprecise(self.result.score_noise))
         if np.nanmax(self.r_hat, initial=1.0) > _MIXED:
-            notes.append(
+            yield (
                 f"the largest R-hat is {np.nanmax(self.r_hat):.3f}, above {_MIXED}: the chains "
                 "have not mixed well"
             )
-        notes += rough_note(self.effects)
+        yield from rough_note(self.effects)
         if self.n_divergent:
             many = "draws are" if self.n_divergent > 1 else "draw is"
-            notes.append(f"{self.n_divergent} {many} divergent")
-        if len(self.names) > _ROWS:
-            notes.append(f"{len(self.names) - _ROWS} more parameters have weaker effects")
-        notes.append(
+            yield f"{self.n_divergent} {many} divergent"
+
+    def _legend(self) -> tuple[str, str]:
+        """What the columns of the table mean."""
+        return (
             "shift in posterior standard deviations, 0 if right; stretch: width of the draws over "
             f"that of the posterior, 1 if right; {self.effects.level:.0%} intervals hold for all "
-            "parameters at once"
-        )
-        notes.append(
+            "parameters at once",
             "Stein p: p-value of each parameter by itself, adjusted for their number; small if its "
-            "draws do not fit the model"
+            "draws do not fit the model",
         )
-        return notes
 
     @property
     def correlations(self) -> tuple[Correlation, ...]:

@@ -12,12 +12,13 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from .._doors import interruptible
+from .._doors import interruptible, overflow_in
 from .._progress import ProgressBar
 from .._typing import ArrayLike, KernelLike, Rng, Statistic
 from .._validate import (
     ArgumentError,
     ArgumentTypeError,
+    Overflow,
     check_betas,
     check_choice,
     check_flag,
@@ -258,7 +259,15 @@ def fit_ica(
     run = Run(problem, settings, as_kernel(kernel), np.random.default_rng(seed))
     if checkpoint is not None:
         run.load(checkpoint)
-    run.train(checkpoint, ProgressBar(f"ICA {method}") if shown else None)
+    try:
+        run.train(checkpoint, ProgressBar(f"ICA {method}") if shown else None)
+    except Overflow as error:
+        given = {
+            "data": problem.x_train,
+            "kernel": as_kernel(kernel),
+            "learning_rate": learning_rate,
+        }
+        raise overflow_in(given, "data") from error
     return run.result()
 
 

@@ -19,7 +19,7 @@ from ..engines.kernel_series import SeriesTooLong
 from ..engines.pairs import statistic as pair_statistic
 from ..kernels import FlatProjection, Kernel, bandwidths_of_part
 from ..slices import Slices
-from .evaluation import Evaluation, Outcome, sliced_evaluation
+from .evaluation import Evaluation, ForUser, Outcome, for_user, sliced_evaluation
 from .family import Pool
 from .grouped import grouped_members
 from .importance import pair_weight
@@ -115,8 +115,9 @@ def _evaluate_part(
     for pool in part.pools:
         mine = [group for group in groups if group.pool is pool]
         for count, one in enumerate(pool.sets, start=1):
+            known = for_user(part.metric, pool.slices[: one.size])
             for multiple in pool.multiples:
-                yield _joined(one.name, mine[:count], multiple, part)
+                yield _joined(one.name, mine[:count], multiple, part, known)
 
 
 class _Group:
@@ -191,16 +192,16 @@ def _resample(groups: Sequence[_Group], weights: Weights, first: int, scale: flo
                     group.add(batch, first, scale)
 
 
-def _joined(name: str, groups: Sequence[_Group], multiple: float, part: Part) -> Evaluation:
+def _joined(
+    name: str, groups: Sequence[_Group], multiple: float, part: Part, known: ForUser
+) -> Evaluation:
     """The set of slices that these groups of a pool make up."""
-    pool = groups[0].pool
     return sliced_evaluation(
         name,
-        pool.kind,
+        groups[0].pool.kind,
         multiple,
         part.name,
-        part.metric,
-        pool.slices[: groups[-1].stop],
+        known,
         np.concatenate([group.statistics(multiple) for group in groups]),
         np.concatenate([multiple * group.h for group in groups]),
         " and ".join(group.pairs.name for group in groups),
@@ -244,6 +245,7 @@ def _limit_members(plan: Plan, part: Part, pool: Pool, everything: Array) -> Ite
     folds = folds_for(plan, part, len(pool.slices))
     for one in pool.sets:
         slices = pool.slices[: one.size]
+        known = for_user(part.metric, slices)
         for multiple in pool.multiples:
             pairs, h, of_folds = _loaded(
                 plan, part, slices, everything, folds, multiple, spectral=True
@@ -253,8 +255,7 @@ def _limit_members(plan: Plan, part: Part, pool: Pool, everything: Array) -> Ite
                 pool.kind,
                 multiple,
                 part.name,
-                part.metric,
-                slices,
+                known,
                 check_statistic(pair_statistic(pairs, pairs.sums(), "u")),
                 multiple * h,
                 pairs.name,

@@ -87,13 +87,35 @@ class Evaluation(NamedTuple):
         return positive_exp(self.log_pvalue)
 
 
+class ForUser(NamedTuple):
+    """Slices as the user knows them.
+
+    Attributes
+    ----------
+    slices : Slices
+        In the user's coordinates.
+    units : (m,) array or None
+        As in an `Evaluation`.
+    lengths : (m,) array or float
+        What bandwidths in the coordinates of the test are to be divided by.
+    """
+
+    slices: Slices
+    units: Array | None = None
+    lengths: Array | float = 1.0
+
+
+def for_user(metric: Metric | None, slices: Slices) -> ForUser:
+    """Slices of a metric, or of none, as the user knows them."""
+    return ForUser(slices) if metric is None else ForUser(*metric.to_user(slices))
+
+
 def sliced_evaluation(
     name: str,
     kind: str,
     multiple: float,
     part: str,
-    metric: Metric | None,
-    slices: Slices,
+    known: ForUser,
     statistics: Array,
     bandwidths: Array,
     engine: str,
@@ -101,22 +123,17 @@ def sliced_evaluation(
     **nulls: Any,
 ) -> Evaluation:
     """The evaluation of a set of slices, with directions and bandwidths as the user knows them."""
-    units = None
-    if metric is not None:
-        slices, units, lengths = metric.to_user(slices)
-        bandwidths = bandwidths / lengths
-        fold_pairs = tuple(pair._replace(h=pair.h / lengths) for pair in fold_pairs)
     return Evaluation(
         name,
         kind,
         multiple,
         part,
-        slices,
+        known.slices,
         statistics,
-        bandwidths,
+        bandwidths / known.lengths,
         engine,
-        units=units,
-        fold_pairs=fold_pairs,
+        units=known.units,
+        fold_pairs=tuple(pair._replace(h=pair.h / known.lengths) for pair in fold_pairs),
         **nulls,
     )
 

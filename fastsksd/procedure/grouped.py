@@ -36,7 +36,7 @@ from ..engines.kernel_series import series_length
 from ..engines.random_waves import LinearFeatures, WaveFeatures, frequencies
 from ..engines.slice_features import Reach, SliceFeatures
 from ..kernels import FlatProjection, Kernel, bandwidths_of_part, one_bandwidth
-from .evaluation import Evaluation, sliced_evaluation
+from .evaluation import Evaluation, for_user, sliced_evaluation
 from .family import Pool
 from .feature_sums import Component, FeatureSums, Groups, Met, Stretches, group_size, group_weights
 from .metric import Metric, full
@@ -213,6 +213,7 @@ class SlicedMembers(NamedTuple):
     def evaluations(self, met: Sequence[Met]) -> Iterator[Evaluation]:
         """The evaluations of the members."""
         for count, one in enumerate(self.pool.sets, start=1):
+            known = for_user(self.metric, self.pool.slices[: one.size])
             for multiple in self.pool.multiples:
                 some = [met[k] for numbers in self.numbers[multiple][:count] for k in numbers]
                 yield sliced_evaluation(
@@ -220,8 +221,7 @@ class SlicedMembers(NamedTuple):
                     self.pool.kind,
                     multiple,
                     self.part,
-                    self.metric,
-                    self.pool.slices[: one.size],
+                    known,
                     np.concatenate([each.statistics for each in some]),
                     multiple * self.h[: one.size],
                     "fourier",

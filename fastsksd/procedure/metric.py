@@ -95,9 +95,10 @@ class Metric(NamedTuple):
         """
         r = _times(slices.r, self.backward, transposed=False)
         g = _times(slices.g, self.forward, transposed=True)
-        lengths = row_lengths(r), row_lengths(g)
+        lengths_r, lengths_g = row_lengths(r), row_lengths(g)
         values = slices.r_values, slices.g_values, slices.g_gaps
-        return Slices(unit_rows(r), unit_rows(g), *values), *lengths
+        unit = Slices(r / lengths_r[:, None], g / lengths_g[:, None], *values)
+        return unit, lengths_r, lengths_g
 
     def from_user(self, slices: Slices) -> Slices:
         """Slices given in the user's coordinates as slices of the metric."""

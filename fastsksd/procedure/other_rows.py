@@ -66,24 +66,38 @@ class Folds:
         of all samples is large where the scores of the pair are like those of the others.
         """
         tested, scores = self.part.tested.x, cast(Array, self.part.tested.scores)
-        median, squares = isinstance(self.plan.kernel.bandwidth, str), slices.r**2
-        units, found = np.ones(len(h)), []
-        for k, rows in enumerate(self.samples):
-            for j, columns in enumerate(self.samples[k:], start=k):
-                rest = [one for i, one in enumerate(self.samples) if i not in (k, j)]
-                others, widths = np.concatenate(rest), h
-                if median:
-                    widths = median_distances(y[:, others])
-                    widths = np.where(widths > 1e-6 * h, widths, h)
-                if learns_metric(self.plan, self.part):
-                    units = _units(squares, *diagonal_if_known(tested[others], scores[others]))
-                found.append(FoldPair(rows, columns, widths, units))
+        median = isinstance(self.plan.kernel.bandwidth, str)
+        met = [
+            (rows, columns, self._others(k, j))
+            for k, rows in enumerate(self.samples)
+            for j, columns in enumerate(self.samples[k:], start=k)
+        ]
+        units: Array = np.ones((len(met), len(h)))
+        if learns_metric(self.plan, self.part):
+            learnt = [diagonal_if_known(tested[others], scores[others]) for *_, others in met]
+            units = _units(slices.r**2, learnt)
+        found = []
+        for (rows, columns, others), unit in zip(met, units, strict=True):
+            widths = h
+            if median:
+                widths = median_distances(y[:, others])
+                widths = np.where(widths > 1e-6 * h, widths, h)
+            found.append(FoldPair(rows, columns, widths, unit))
         return found
 
+    def _others(self, k: int, j: int) -> np.ndarray:
+        """Samples outside of two folds."""
+        return np.concatenate([one for i, one in enumerate(self.samples) if i not in (k, j)])
 
-def _units(squares: Array, forward: Array, known: np.ndarray) -> Array:
-    """Factors of the scores of slices with squares of r, (m, d); 0 where most of r is not known."""
-    weight, lengths = product(squares, np.stack([known, known * forward**2])).T
+
+def _units(squares: Array, learnt: list[tuple[Array, np.ndarray]]) -> Array:
+    """Factors of the scores of slices with squares of r, (m, d), for each metric learnt.
+
+    They are 0 where most of r is not known.
+    """
+    forward, known = (np.stack(field) for field in zip(*learnt, strict=True))
+    weight = product(known.astype(float), squares)
+    lengths = product(known * forward**2, squares)
     enough = weight > 0.5 * squares.sum(axis=1)
     return np.where(enough, np.sqrt(weight / np.where(enough, lengths, 1.0)), 0.0)
 

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import fastsksd as fs
-from fastsksd.experiments import choices, report, reproduce, runner
+from fastsksd.experiments import active_moments, choices, report, reproduce, runner
 from fastsksd.experiments.peers import Cell
+from fastsksd.models import Gaussian
+from fastsksd.procedure.plan import Options
 
 CELL = dict(family="own", problem="mean shift", d=3, n=100, hidden=None, size=None)
 RIGHT = dict(CELL, problem="normal")
@@ -51,6 +53,42 @@ def test_a_row_has_the_default_and_every_other_choice():
     assert set(row["p"]) == {choices.DEFAULT, *choices.RULES}
 
 
+def test_more_members_join_those_of_the_default():
+    settings, task = choices.SCALES["smoke"], dict(CELL, trial=0)
+    (row,) = choices.run_task(task, settings, runner.task_rng("choices", task))
+    more = dict(task, more=True)
+    (other,) = choices.run_task(more, settings, None)
+    assert set(other["p"]) == {choices.DEFAULT, *choices.MORE}
+    assert other["p"][choices.DEFAULT] == row["p"][choices.DEFAULT]
+    (joined,) = choices._joined([row, other])
+    assert joined["p"] == {**row["p"], **other["p"]} and joined["members"] == row["members"]
+    assert choices._joined([other]) == []  # what there is of it is not compared alone
+    assert {task["d"] for task in choices.tasks(choices.SCALES["paper"]) if "more" in task} > {2}
+    assert all(task["d"] > 1 for task in choices.tasks(choices.SCALES["paper"]) if "more" in task)
+
+
+def test_moments_along_active_directions_see_wrong_deviations():
+    """One half at a time: features along directions found on the other half, with its units."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((200, 3)) @ np.diag([1.0, 1.5, 0.5])
+    options = Options(n_resamples=199, precondition="raw", rng=rng)
+    _, candidates = active_moments.with_active_moments(x, Gaussian(np.zeros(3), 1.0), options)
+    assert set(candidates) == set(choices.MORE)
+    for one in candidates.values():
+        assert one.statistics.shape == (2,) and one.replicates.shape == (2, 199)
+        assert len(one.kinds) == 2
+    # Replicates are centred, and joint: those of nested sums go together.
+    first, third = (candidates[f"scale and shape, top {k}"] for k in (1, 3))
+    spread = third.replicates.std(axis=1)
+    assert np.all(np.abs(third.replicates.mean(axis=1)) < 4 * spread / np.sqrt(199))
+    for half in range(2):
+        assert np.corrcoef(first.replicates[half], third.replicates[half])[0, 1] > 0.3
+    # The wrong deviations are seen along active directions, and the right mean is not rejected.
+    assert np.all(third.statistics > third.replicates.max(axis=1))
+    location = candidates["location, top 3"]
+    assert np.all(location.statistics < np.quantile(location.replicates, 0.99, axis=1))
+
+
 def _rows(cell, null, rejected, members=()):
     """Four trials, in the first of which each choice rejects."""
     names = (choices.DEFAULT, *choices.RULES, *choices.TESTS)
@@ -89,6 +127,6 @@ def test_report_of_a_study_that_has_just_begun():
 
 def test_choices_study(tmp_path):
     text = reproduce("choices", "smoke", tmp_path)[0].read_text()
-    for name in (choices.DEFAULT, *choices.RULES, *choices.TESTS):
+    for name in (choices.DEFAULT, *choices.RULES, *choices.TESTS, *choices.MORE):
         assert f"| {name} |" in text
     assert "| missing tail 0.1, mixed units | 3 | 100 | 2 | wrong |" in text

@@ -113,7 +113,7 @@ def test_resumed_run_equals_an_undisturbed_one(tiny, tmp_path):
 
 def test_a_run_ends_in_time_and_goes_on(tiny, tmp_path, monkeypatch):
     clock = iter(range(100))
-    monkeypatch.setattr(runner.time, "monotonic", lambda: 60.0 * next(clock))
+    monkeypatch.setattr(runner, "monotonic", lambda: 60.0 * next(clock))
     part = run("level", "tiny", tmp_path, minutes=4)
     monkeypatch.undo()
     monkeypatch.setitem(level.SCALES, "tiny", tiny)
@@ -689,18 +689,21 @@ def test_peer_groups_see_the_same_samples(monkeypatch):
 
 
 @pytest.mark.parametrize("scale", peers.SCALES)
-def test_peer_tasks_end_with_the_default(scale):
+def test_peer_tasks_end_with_the_slowest(scale):
     tasks = peers.tasks(peers.SCALES[scale])
     groups = [task["tests"] for task in tasks]
-    first = groups.index("default")
-    assert set(groups[:first]) == set(peers.GROUPS) - {"default"}
-    assert set(groups[first:]) == {"default"}
+    first = groups.index("rfsd")
+    assert set(groups[:first]) == set(peers.GROUPS) - {"rfsd"}
+    assert set(groups[first:]) == {"rfsd"}
     assert len({runner.task_key(task) for task in tasks}) == len(tasks)
+    exact = [task for task in tasks if task["tests"] == "exact"]
+    without = [task for task in exact if task["problem"] == "RBM with outliers" and task["size"]]
+    assert exact and not without  # samples with outliers have no score
 
 
 def test_published_rates_of_peers_have_their_cells():
     cells = {
-        (cell["problem"], cell["d"], cell["n"], cell["size"])
+        (cell["problem"], cell["d"], cell["n"], cell["hidden"], cell["size"])
         for cell in peers.SCALES["paper"]["cells"]
     }
     assert set(peer_problems.PUBLISHED) <= cells
@@ -756,6 +759,23 @@ def test_peer_report_compares_with_the_best_and_with_the_published():
         assert f"| KSDAgg | 0.00 | 40 | {difference} |" in _text(blocks)
         words = " ".join(block.text for block in blocks if isinstance(block, report.Text))
         assert "(their number): none." in words
+
+
+def test_peer_report_of_tests_with_trials_in_some_cells_only():
+    cell = dict(family="RBM", problem="RBM", d=50, n=1000, hidden=20, size=0.02)
+    other = dict(cell, problem="RBM with outliers", hidden=10, size=0.5)
+    rows = _peer_rows(cell, False, {"SKSD-g, GE": 10, "SKSD-g, Ex": 30, "default": 5}, (40, 5))
+    rows += _peer_rows(dict(cell, size=0.0), True, {}, trials=(40, 5))
+    rows = [row for row in rows if not row["null"] or row["tests"] != "variants"]
+    rows += [row for row in _peer_rows(other, False, {}, (40, 5)) if row["tests"] != "exact"]
+    text = _text(peers.report(rows, dict(peers.SCALES["paper"], cells=[cell, other])))
+    # Exact scores are known to nobody; of the level of GE nothing is known here.
+    label = "RBM, 20 hidden, sigma 0.02"
+    assert f"| {label} | 50 | 1000 | 0.12 | 0.25 | SKSD-g, GE |  | 40 | -0.12 |" in text
+    assert "| SKSD-g, Ex | 0.750 | 1 | 1 | 0.100 |" in text
+    assert "| SKSD-g, GE | 0.125 | 2 |" in text
+    # What was published is about 40 hidden units.
+    assert "AggCom" not in text
 
 
 def test_peer_report_has_kinds_on_which_nothing_was_chosen_apart():

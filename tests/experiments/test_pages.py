@@ -55,7 +55,7 @@ def study(tmp_path, monkeypatch):
     settings = dict(models=["normal"], d=[2], n=[20], tests=4, block=1, n_resamples=19, burn_in=10)
     monkeypatch.setitem(level.SCALES, "tiny", settings)
     clock = iter(range(100))
-    monkeypatch.setattr(runner.time, "monotonic", lambda: 60.0 * next(clock))
+    monkeypatch.setattr(runner, "monotonic", lambda: 60.0 * next(clock))
     run("level", "tiny", tmp_path, minutes=3)
     return tmp_path
 

@@ -28,7 +28,7 @@ from .values import (
 
 @dataclass(frozen=True)
 class Target:
-    """A public function, right calls of it, and its share of the 300 cases of the usual tests.
+    """A public function, and right calls of it.
 
     `names` are the arguments; errors may name them, and what is in `also`.
     """
@@ -36,7 +36,6 @@ class Target:
     call: Callable[..., Any]
     right: st.SearchStrategy[dict[str, Any]]
     names: frozenset[str]
-    share: float = 1.0
     also: frozenset[str] = frozenset()
 
     def calls(self):

@@ -155,7 +155,16 @@ FOUND["score_difference.KernelSmoothed"] = [
     dict(x="x", scores=Scores("values"), y=Samples(n=5)),
     dict(x=Samples(), scores=Scores("values"), y=Samples(n=5), width="x"),
 ]
-FOUND["learning.fit_ica"] = [dict(x_train=Samples(n=20), x_test=Samples(n=8), checkpoint=True)]
+FOUND["learning.fit_ica"] = [
+    dict(x_train=Samples(n=20), x_test=Samples(n=8), checkpoint=True),
+    dict(
+        x_train=Samples(n=20),
+        x_test=Samples(n=8),
+        method="ksd",
+        steps=1,
+        kernel=Made("RBF", (("bandwidth", 1e-300),)),
+    ),
+]
 FOUND["baselines.RFSD"] = [dict(seed=0, df=LONG)]
 FOUND["interop.Draws"] += [dict(x=Samples(form="complex"), score=Scores(), n_resamples=19)]
 FOUND["interop.Draws.diagnose"] = [

@@ -128,7 +128,7 @@ def _baseline(name, **fields):
         return fs.gof_test(Samples(n=24, seed=seed).array, model, method=method, rng=0)
 
     names = keywords(kind)
-    return Target(use, right(dict(seed=st.integers(0, 999)), **fields), names, share=0.1)
+    return Target(use, right(dict(seed=st.integers(0, 999)), **fields), names)
 
 
 def model(name, needed, **optional):
@@ -148,7 +148,7 @@ def estimate(name, forms, **optional):
     needed = {"x": first, one: scores(forms), "y": POINTS}
     if "score_q" in names:
         needed["score_q"] = F
-    return Target(use, right(needed, **optional), names, share=0.5)
+    return Target(use, right(needed, **optional), names)
 
 
 def fitted(name, **options):
@@ -163,7 +163,7 @@ def fitted(name, **options):
     needed = dict(x=samples(n=(20, 30, 60), d=(1, 2, 3)))
     if "n_components" in options:
         needed["n_components"] = options.pop("n_components")
-    return Target(use, right(needed, **options), keywords(kind.fit), share=0.2)
+    return Target(use, right(needed, **options), keywords(kind.fit))
 
 
 def kerneled(kind):
@@ -293,7 +293,6 @@ TARGETS: dict[str, Target] = {
             )
         ),
         keywords(fs.FamilyAccumulator, fs.FamilyAccumulator.add, fs.FamilyAccumulator.result),
-        share=0.2,
     ),
     "active_slices": Target(
         fs.active_slices,
@@ -326,7 +325,7 @@ TARGETS: dict[str, Target] = {
     ),
     "random_slices": Target(
         fs.random_slices,
-        right(dict(d=st.integers(1, 5), n_slices=st.integers(1, 5)), rng=SEED),
+        right(dict(d=st.integers(1, 5), n_slices=st.integers(1, 5), rng=SEED)),
         keywords(fs.random_slices),
     ),
     "sksd": Target(
@@ -384,13 +383,11 @@ TARGETS: dict[str, Target] = {
             rng=SEED,
         ),
         keywords(fs.compare),
-        share=0.5,
     ),
     "mode_weights": Target(
         fs.mode_weights,
         right(dict(x=samples(n=(30, 60, 60), d=(1, 2)), model=F), rng=SEED),
         keywords(fs.mode_weights),
-        share=0.5,
     ),
     "Slices": Target(
         fs.Slices,
@@ -414,7 +411,6 @@ TARGETS: dict[str, Target] = {
             alpha=st.sampled_from([0.01, 0.5]),
         ),
         keywords(fs.GofResult.explain, fs.GofResult.reject),
-        share=0.2,
     ),
     "Refit": Target(
         refitted,
@@ -425,7 +421,6 @@ TARGETS: dict[str, Target] = {
             rng=SEED,
         ),
         keywords(fs.Refit) | {"x", "n_resamples", "rng"},
-        share=0.2,
         also=frozenset({"fit"}),
     ),
     "results": Target(
@@ -484,7 +479,6 @@ TARGETS: dict[str, Target] = {
             dict(d=2, seed=st.integers(0, 999), fresh=st.just(normal_pair)), every=st.integers(1, 3)
         ),
         frozenset({"d", "fresh", "every"}),
-        share=0.1,
         also=frozenset({"x"}),
     ),
     "learning.KernelSteinLoss": Target(
@@ -525,20 +519,17 @@ TARGETS: dict[str, Target] = {
         drawn,
         right(dict(x=WIDE, score=F, n_resamples=19), rng=SEED),
         frozenset({"x", "score", "names", "chain", "n_resamples", "rng"}) | keywords(fs.gof_test),
-        share=0.5,
     ),
     "interop.Draws.diagnose": Target(
         diagnosed,
         right(dict(x=WIDE, score=F, n_resamples=19), rng=SEED, level=st.sampled_from([0.5, 0.95])),
         frozenset({"x", "score", "names", "chain", "level", "n_resamples", "rng"})
         | keywords(fs.gof_test),
-        share=0.1,
     ),
     "interop.scipy.model": Target(
         of_scipy,
         right(dict(distribution=LINES), n=st.integers(1, 5), rng=SEED),
         frozenset({"distribution", "n", "rng"}),
-        share=0.5,
     ),
     "interop.scipy.draws": Target(
         from_scipy,
@@ -551,7 +542,6 @@ TARGETS: dict[str, Target] = {
             st.integers(1, 3),
         ),
         frozenset({"x", "distribution"}),
-        share=0.5,
     ),
     "learning.fit_ica": Target(
         ica,
@@ -559,16 +549,15 @@ TARGETS: dict[str, Target] = {
             dict(
                 x_train=samples(n=(20,), d=(2,)),
                 x_test=samples(n=(8,), d=(2,)),
+                method=st.sampled_from(sorted(set(fs.learning.METHODS) - {"lsd", "sksd-g+ex+go"})),
                 steps=st.integers(1, 3),
             ),
-            method=st.sampled_from(sorted(set(fs.learning.METHODS) - {"lsd", "sksd-g+ex+go"})),
             df=st.sampled_from([3, 5.0]),
             statistic=UV,
             kernel=kernels(),
             rng=SEED,
         ),
         (keywords(fs.learning.fit_ica) - {"data"}) | {"x_train", "x_test"},
-        share=0.1,
         also=frozenset({"data"}),
     ),
     "baselines.FSSD": _baseline(

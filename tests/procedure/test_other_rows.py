@@ -66,7 +66,10 @@ def test_importance_weights_of_few_draws_along_many_slices_are_refused():
 def test_a_slice_whose_unit_is_not_known_is_left_out_of_the_pair():
     forward, known = np.array([2.0, 0.5, 1.0]), np.array([True, True, False])
     slices = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.8, 0.2], [0.3, 0.0, 0.7]])
-    np.testing.assert_allclose(_units(slices, forward, known), [0.5, 0.0, 2.0, 0.0])
+    learnt = [(forward, known), (forward, np.ones(3, dtype=bool))]
+    one, other = _units(slices, learnt)
+    np.testing.assert_allclose(one, [0.5, 0.0, 2.0, 0.0])
+    np.testing.assert_allclose(other[:2], [0.5, 1.0])
 
 
 def test_a_wrong_model_is_still_found():
