@@ -159,13 +159,14 @@ def gof_test(
 
         "cross"
             Each half of the samples is tested along slices found on the other half, on 5000
-            samples of it at most. The default for the family.
+            samples of it at most, of more than 10,000 on ``50 sqrt(n)``, up to 10,000. The default
+            for the family.
         float or int
             A fraction or a number of the samples, which are then not tested. The default for one
             set is 0.2, or 5000 samples where that is less.
         array
-            Separate samples; `score` must then be a function or a model. The family looks at 5000
-            of them at most.
+            Separate samples; `score` must then be a function or a model. The family looks at as
+            many of them as of a half.
     kernel : {"rbf", "imq"} or kernel object
         Kernel of the statistic, along slices and of the whole vector. A bandwidth that is a number
         is in the coordinates of the test, see `precondition`.

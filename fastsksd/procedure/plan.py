@@ -309,6 +309,15 @@ def default_train(n: int) -> float | int:
     return 0.2 if n <= 5 * MOST_TRAINING else MOST_TRAINING
 
 
+def most_searched(n: int) -> int:
+    """Largest number of samples that slices are found on, in either half of n.
+
+    It grows with the root of n, so that the search takes linear time, to twice what it is for few.
+    How many find a hidden direction is in notebooks/how_well_it_works.md.
+    """
+    return int(MOST_TRAINING * np.clip(np.sqrt(n / (2 * MOST_TRAINING)), 1.0, 2.0))
+
+
 def check_test_size(n: int) -> None:
     """A statistic needs pairs of samples."""
     if n < 2:
@@ -418,7 +427,7 @@ def _plan_of_family(options: Options, common: Plan, n: int, d: int) -> Plan:
         family,
         search=_make_search(options, d),
         train="cross" if options.train is None else options.train,
-        most_training=None if numbered else MOST_TRAINING,
+        most_training=None if numbered else most_searched(n),
     )
 
 

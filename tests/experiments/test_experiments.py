@@ -35,7 +35,7 @@ from fastsksd.experiments import (
     searches,
 )
 from fastsksd.learning import training
-from fastsksd.procedure.plan import MOST_TRAINING, Options
+from fastsksd.procedure.plan import Options, most_searched
 
 
 def results(rows):
@@ -820,7 +820,7 @@ def test_searches_has_the_pvalue_of_the_default_test_among_others():
     x = searches.make_samples("diffusion", 0.97, 12_000, 3, rng)
     options = Options(n_resamples=99, rng=3)
     result = fs.gof_test(x, np.negative, n_resamples=99, rng=3)
-    assert searches.pvalue(x, options, MOST_TRAINING) == result.pvalue
+    assert searches.pvalue(x, options, most_searched(12_000)) == result.pvalue
     assert searches.pvalue(x, options, 100) != result.pvalue
 
 

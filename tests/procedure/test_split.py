@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fastsksd as fs
-from fastsksd.procedure.plan import Options, make_plan
+from fastsksd.procedure.plan import Options, make_plan, most_searched
 from fastsksd.procedure.split import make_split
 
 
@@ -71,13 +71,20 @@ def test_cross_fitting_tests_each_half_along_slices_of_the_other():
         )
 
 
+@pytest.mark.parametrize(
+    ("n", "count"), [(10, 5000), (10_000, 5000), (20_000, 7071), (40_000, 10_000), (10**6, 10_000)]
+)
+def test_the_search_takes_linear_time(n, count):
+    assert most_searched(n) == count
+
+
 def test_n_train_counts_the_samples_that_were_searched(monkeypatch):
     monkeypatch.setattr("fastsksd.procedure.plan.MOST_TRAINING", 30)
     x = np.random.default_rng(0).standard_normal((100, 3))
     result = fs.gof_test(x, -x, n_resamples=20, rng=0)
-    assert (result.n_train, result.n_test) == (60, 100)
+    assert (result.n_train, result.n_test) == (76, 100)
     separate = fs.gof_test(x, np.negative, train=x + 1.0, n_resamples=20, rng=0)
-    assert (separate.n_train, separate.n_test) == (30, 100)
+    assert (separate.n_train, separate.n_test) == (38, 100)
     counted = fs.gof_test(x, np.negative, train=40, n_resamples=20, rng=0)
     assert (counted.n_train, counted.n_test) == (40, 60)
 
