@@ -114,7 +114,7 @@ def weighted_squares(weights: Array, values: Array, column: int = 0) -> Array:
 def _signed_sums(signs: np.ndarray, b: Array, column: int) -> Array:
     """``signs[:, column : column + n] @ b.T`` for a (k, n) array."""
     m, k = len(signs), len(b)
-    sums = np.zeros((m, k))
+    sums = np.empty((m, k))
     count = max(2, -(-k // _WIDE))
     edges = [k * block // count for block in range(count + 1)]
 
@@ -123,15 +123,18 @@ def _signed_sums(signs: np.ndarray, b: Array, column: int) -> Array:
             tables = np.zeros((_TABLES, 1 << (_FEW - 1), stop - start))
             patterns, signs_of = np.zeros((_TABLES, m), int), np.zeros((_TABLES, m))
             rows = np.ascontiguousarray(b[start:stop].T)
-            _add_signed(signs, column, rows, start, tables, patterns, signs_of, sums)
+            # Threads that add to lines of the cache that both hold take twice the time.
+            own = np.zeros((m, stop - start))
+            _add_signed(signs, column, rows, tables, patterns, signs_of, own)
+            sums[:, start:stop] = own
 
     share(blocks, count, large=m * b.size > _LARGE)
     return sums
 
 
 @compiled
-def _add_signed(signs, column, rows, start, tables, patterns, signs_of, sums):
-    """Add signed sums of all rows to the columns from `start` on, looked up in several tables.
+def _add_signed(signs, column, rows, tables, patterns, signs_of, sums):
+    """Add signed sums of all rows, looked up in several tables.
 
     Arrays for the tables and what is looked up in them are made by NumPy: nothing to compile.
     """
@@ -148,7 +151,7 @@ def _add_signed(signs, column, rows, start, tables, patterns, signs_of, sums):
                 signs_of[k, :] = 0.0
         for b in range(sums.shape[0]):
             add_four(
-                sums[b, start : start + size],
+                sums[b],
                 tables[0, patterns[0, b]],
                 tables[1, patterns[1, b]],
                 tables[2, patterns[2, b]],
