@@ -455,7 +455,7 @@ def test_netcdf(run, chains):
     expected = fs.gof_test(X, -X, chains=labels, rng=0)
     assert expected.draws_needed == said["draws_needed"] > 0  # chains of 60 draws are too short
     assert set(answers) == {(expected.statistic, None)} and code == 3
-    code, out, err = run("full.nc", "--fit", "gaussian", "--json")
+    code, out, err = run(*bare, "--fit", "gaussian", "--json")
     fitted = json.loads(out)["fitted"]
     assert code == 3 and "--lag auto" in err and fitted["same_samples"] and not fitted["n_refits"]
     code, out, _ = run(
