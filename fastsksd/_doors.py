@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
-from ._blas import hold, is_held
 from ._strict import LenientNumbers, StrictNumbers, restore, settings_now
 from ._validate import Overflow, evaluate_score
 
@@ -70,7 +69,6 @@ class HeardInterrupts:
 
     def __enter__(self) -> None:
         self._before, self._settings = _interrupts, settings_now()
-        self._held = is_held()
         self._outermost = (
             threading.current_thread() is threading.main_thread()
             and signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -79,13 +77,11 @@ class HeardInterrupts:
             signal.signal(signal.SIGINT, _interrupt)
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        hold(self._held)
+        restore(self._settings)
         if self._outermost:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        if _interrupts != self._before:
-            restore(self._settings)  # it may have come just before what is within did so
-            if not isinstance(error, KeyboardInterrupt):
-                raise KeyboardInterrupt from error
+        if _interrupts != self._before and not isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
 
 
 def _interrupt(number: int, frame: Any) -> None:

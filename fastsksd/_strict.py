@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ._blas import hold, one_blas_thread
+from ._blas import hold, is_held, one_blas_thread
 
 _T = TypeVar("_T")
 # What vanishes beside other terms does no harm, whatever the caller thinks of it.
@@ -43,16 +43,17 @@ class _Settings:
         hold(self._held)
 
 
-def settings_now() -> tuple[Any, Any]:
-    """The settings of NumPy, and those of the caller that are remembered."""
-    return np.geterr(), _callers.get()
+def settings_now() -> tuple[Any, Any, bool]:
+    """The settings of NumPy, those of the caller that are remembered, and whether BLAS is held."""
+    return np.geterr(), _callers.get(), is_held()
 
 
-def restore(settings: tuple[Any, Any]) -> None:
+def restore(settings: tuple[Any, Any, bool]) -> None:
     """Put back what `settings_now` returned."""
-    now, callers = settings
+    now, callers, held = settings
     np.seterr(**now)
     _callers.set(callers)
+    hold(held)
 
 
 class StrictNumbers(_Settings):

@@ -1,5 +1,6 @@
 """BLAS on one thread inside the package, and as the user has it in functions of the user."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -43,6 +44,24 @@ def interruptible():
     signal.signal(signal.SIGINT, before)
 
 
+@contextlib.contextmanager
+def another_thread_inside():
+    """Another Python thread holds BLAS on one thread."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def other():
+        with one_blas_thread():
+            entered.set()
+            leave.wait()
+
+    thread = threading.Thread(target=other, daemon=True)
+    thread.start()
+    entered.wait()
+    yield
+    leave.set()
+    thread.join()
+
+
 def counts(fakes):
     return [one.count for one in fakes]
 
@@ -54,21 +73,10 @@ def test_it_is_one_within_and_the_users_afterwards(fakes):
 
 
 def test_it_is_put_back_when_the_last_python_thread_is_done(fakes):
-    entered, leave = threading.Event(), threading.Event()
-
-    def other():
+    with another_thread_inside():
         with one_blas_thread():
-            entered.set()
-            leave.wait()
-
-    thread = threading.Thread(target=other, daemon=True)
-    thread.start()
-    entered.wait()
-    with one_blas_thread():
-        pass
-    assert counts(fakes) == [1, 1]
-    leave.set()
-    thread.join()
+            pass
+        assert counts(fakes) == [1, 1]
     assert counts(fakes) == [USERS, USERS]
 
 
@@ -176,21 +184,10 @@ def test_an_interrupt_while_it_is_changed_is_no_obstacle(fakes, interruptible, m
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_does_not_wait_for_the_parents_threads(fakes):
-    entered, leave = threading.Event(), threading.Event()
-
-    def other():
-        with one_blas_thread():
-            entered.set()
-            leave.wait()
-
-    thread = threading.Thread(target=other, daemon=True)
-    thread.start()
-    entered.wait()
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if counts(fakes) == [USERS, USERS] else 1)
-    leave.set()
-    thread.join()
+    with another_thread_inside():
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if counts(fakes) == [USERS, USERS] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 

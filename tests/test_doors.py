@@ -13,6 +13,7 @@ import warnings
 
 import numpy as np
 import pytest
+from fuzz.rule import limited
 
 import fastsksd as fs
 from fastsksd import _blas, _doors, _strict
@@ -364,22 +365,6 @@ def test_an_interrupt_at_any_step_leaves_everything_as_it_was(call, files, no_co
     finally:
         for one, number in zip(libraries, numbers, strict=True):
             one.write(number)
-
-
-@contextlib.contextmanager
-def limited(seconds):
-    """Fail where something waits for ever."""
-
-    def stop(*_):
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 GUARDS = {

@@ -17,7 +17,7 @@ differs from run to run, so that each test has refits of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,12 +29,11 @@ from ..gof import gof_test
 from ..procedure.combine import combine, member_weights
 from ..procedure.fitted import statistics_of
 from ..procedure.plan import Options
-from ..report.rates import interval
 from ..scale.refits import Refit, examine_in_own_metric, names_of
 from ..scale.refits import Task as OneRefit
 from .chains import autoregressive
 from .problems import correlated
-from .report import Block, Heading, Table, Text, cells_of
+from .report import Block, Heading, Table, Text, cells_of, rate_cells, rejections
 from .runner import Row, Settings, Task
 
 FIGURES = False
@@ -288,16 +287,12 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
 def _of_chains(cell: tuple[Any, ...], rows: list[Row]) -> list[Any]:
     normal, *others = cell
     told = [row for row in rows if row["refits"] is not None]
-    naive = [row["naive"] for row in rows if row["naive"] is not None]
     left = f"{np.median([row['tested'] for row in told]):.0f}" if told else ""
-    rates = [_rate(np.array([row["refits"] for row in told])), _rate(np.array(naive))]
+    rates = [_rate(row["refits"] for row in rows), _rate(row["naive"] for row in rows)]
     kind = "normal" if normal else "t (wrong)"
     return [kind, *others, len(rows), len(rows) - len(told), left, *rates]
 
 
-def _rate(pvalues: Array) -> str:
-    if not pvalues.size:
-        return ""
-    hits = int(np.sum(pvalues <= 0.05))
-    low, high = interval(hits, pvalues.size)
-    return f"{hits / pvalues.size:.3f} ({low:.3f}-{high:.3f})"
+def _rate(pvalues: Iterable[float | None]) -> str:
+    rate, bounds = rate_cells(*rejections(pvalues))
+    return f"{rate} ({bounds})" if rate else ""

@@ -7,7 +7,6 @@ R-hat above 1.01, or an effective sample size (bulk or tail) below 400, of any p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -41,21 +40,17 @@ SCALES: dict[str, Settings] = {
 
 
 def tasks(settings: Settings) -> list[Task]:
-    check_data(settings["posteriors"])
+    """Blocks of every posterior; an error if the data of one are not to be had."""
+    for name in settings["posteriors"]:
+        try:
+            load(name)
+        except ImportError as error:
+            raise RunError(f"{error}.") from error
     return [
         dict(posterior=name, block=block)
         for block in range(settings["blocks"])
         for name in settings["posteriors"]
     ]
-
-
-def check_data(posteriors: Iterable[str]) -> None:
-    """Raise an error if the data of a posterior are not to be had."""
-    for name in posteriors:
-        try:
-            load(name)
-        except ImportError as error:
-            raise RunError(f"{error}.") from error
 
 
 def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:

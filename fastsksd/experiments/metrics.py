@@ -22,9 +22,9 @@ import numpy as np
 
 from .._typing import Array
 from ..gof import gof_test
+from . import mcmc
 from .approximations import Moments, langevin, laplace, mean_field
 from .failures import applies, independent_draws
-from .mcmc import check_data
 from .posteriors import POSTERIORS, SHIPPED, load
 from .report import Block, Heading, Table, Text, rejections, show_rate
 from .runner import Row, Settings, Task
@@ -53,13 +53,7 @@ SCALES: dict[str, Settings] = {
 }
 
 
-def tasks(settings: Settings) -> list[Task]:
-    check_data(settings["posteriors"])
-    return [
-        dict(posterior=name, block=block)
-        for block in range(settings["blocks"])
-        for name in settings["posteriors"]
-    ]
+tasks = mcmc.tasks
 
 
 def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:

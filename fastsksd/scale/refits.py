@@ -148,13 +148,14 @@ def gof_test_of_fitted(
         return _test(samples, names, refit, options, n_refits)
     lag = check_lag(dataclasses.replace(options, chains=True), "wild")
     options = dataclasses.replace(options, lag=None, chains=None)
+    model = refit.model_of(samples)
     with _about_the_fit():
-        scores = evaluate_score(refit.model_of(samples), samples)
+        scores = evaluate_score(model, samples)
     kept = thin(samples, scores, chains, lag)
     report = per_chain(samples, scores, chains, kept.lag)
     told = functools.partial(_told_of_chains, kept=kept, report=report, chain=chains.numbers)
     if kept.lag.needed:
-        return told(_too_short(samples, names, refit, options))
+        return told(_too_short(samples, names, model, options))
     try:
         return told(_test(samples[kept.rows], names, refit, options, n_refits))
     except RefitsInterrupted as interrupted:
@@ -213,12 +214,9 @@ def _check_input(x: Any, options: Options) -> tuple[tuple[str, ...] | None, Arra
     return names, samples, as_chains(labels, len(samples))
 
 
-def _too_short(
-    x: Array, names: tuple[str, ...] | None, refit: Refit, options: Options
-) -> GofResult:
+def _too_short(x: Array, names: tuple[str, ...] | None, model: Any, options: Options) -> GofResult:
     """The test of all draws of chains, without refits and without p-values."""
     rng = check_rng(options.rng)
-    model = refit.model_of(x)
     with _about_the_fit():
         options = dataclasses.replace(_inner_options(options), n_resamples=options.n_resamples)
         examined = examine_in_own_metric(x, model, options, rng)
