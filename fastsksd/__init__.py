@@ -22,7 +22,7 @@ from .kernels import IMQ, RBF
 from .models import Model
 from .modes import ModeWeights, mode_weights
 from .refine import refine_slices
-from .report.explain import Explanation
+from .report.explanation import Explanation
 from .result import GofResult
 from .scale.accumulator import Accumulator
 from .scale.batch import BatchError, BatchInterrupted, BatchResult, gof_batch

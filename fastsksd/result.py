@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .baselines.base import Baseline
     from .effects import Effects, Tolerated
     from .procedure.fitted import Fitted
-    from .report.explain import Explanation
+    from .report.explanation import Explanation
 
 
 @dataclass(frozen=True, eq=False, repr=False)

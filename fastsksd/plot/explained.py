@@ -10,7 +10,7 @@ import numpy as np
 from .._typing import Array
 from .._validate import ArgumentError, ArgumentTypeError, check_integer, check_probability
 from ..report.directions import direction, direction_terms
-from ..report.explain import Explanation, SliceExplanation
+from ..report.explanation import Explanation, SliceExplanation
 from ..report.witness import Witness
 from .canvas import (
     BARS,

@@ -18,7 +18,7 @@ from ..procedure.split import Samples
 
 if TYPE_CHECKING:
     from ..result import GofResult
-    from .explain import Explanation
+    from .explanation import Explanation
 
 _FAR = 30.0  # interquartile ranges from the median
 _QUARTILES = (0.25, 0.5, 0.75)

@@ -17,7 +17,8 @@ from ..procedure.fitted import Fitted
 from ..procedure.precision import MATTERS
 from .caveats import dependent_samples, imprecise, swapped_axes
 from .directions import check_coordinates, coordinate_units, direction, leading, shown
-from .explain import Explanation, baseline_of
+from .explain import baseline_of
+from .explanation import Explanation
 
 if TYPE_CHECKING:
     from ..result import GofResult

@@ -15,7 +15,8 @@ from .._validate import Option, OptionFormat, check_probability
 from ..effects import FEWEST, Correlation, Effect, Effects, Tolerated, effects_of, has_effects
 from .caveats import caveats_of
 from .directions import check_coordinates, direction
-from .explain import Explanation, SliceExplanation, explain, is_explicable
+from .explain import explain, is_explicable
+from .explanation import Explanation, SliceExplanation
 from .tables import (
     WIDE,
     chain_facts,
