@@ -145,8 +145,9 @@ def gof_test(
         "diagonal"
             Every column in a unit of its own, from the deviations of samples and scores.
         "full"
-            Coordinates in which samples and scores have the same covariance, learnt on other
-            samples than those tested. Members of the family that know the coordinates are left out,
+            Coordinates in which samples and scores have the same covariance; for kernels of the
+            whole vector those in which the information of the model is the identity, see the notes.
+            They are learnt on other samples than those tested. Members of the family that know the coordinates are left out,
             so that an affine map of the samples changes nothing, but for the treatment of outliers
             and of fewer than about 30 samples for each dimension.
         "raw" or None
@@ -281,6 +282,12 @@ def gof_test(
     - moments along coordinates: sums of squares over all of them for the location, and for scale
       and shape;
     - the largest moment of a single coordinate.
+
+    For kernels of the whole vector the metric "full" is ``M = (1 - w) I^-1 - w C I^-1``, made
+    symmetric, with ``I = Cov(s)``, the information of the model, and ``C = Cov(x, s)``, which is -1
+    under the model. w is the share of the variance of the samples that their scores explain. For a
+    Gaussian model w is 1 and M its covariance, whatever the samples. Every pair of samples is
+    tested in a metric of others, five folds for all pairs.
 
     With fewer than 30 samples, or fewer than twice the dimension, the metric "full" is left out.
     With fewer than 100 samples the linear kernel and the moments are left out: skewed features

@@ -39,7 +39,7 @@ from ..kernels import FlatProjection, Kernel, bandwidths_of_part, one_bandwidth
 from .evaluation import Evaluation, for_user, sliced_evaluation
 from .family import Pool
 from .feature_sums import Component, FeatureSums, Groups, Met, Stretches, group_size, group_weights
-from .metric import Metric, full
+from .metric import Metric, full, information
 from .moments import DEGREES, MomentFeatures, location_and_unit
 from .plan import GROUPS, Plan
 from .split import Part, Samples, Split, fixed_part
@@ -360,10 +360,10 @@ def fix_family(plan: Plan, parts: Sequence[Part], known: Known) -> Family:
             made.moments("all", label, metric, 0, sums=not learnt)
     if learnt:
         head = known.learning
-        metric = full(head.x, cast(Array, head.scores))
-        made.whole_vector("held out", "full", metric, known.rest, enough)
+        learnt_on = head.x, cast(Array, head.scores)
+        made.whole_vector("held out", "full", information(*learnt_on), known.rest, enough)
         if kind == "auto" and enough:
-            made.moments("held out", "full", metric, known.rest, sums=True)
+            made.moments("held out", "full", full(*learnt_on), known.rest, sums=True)
     return Family(tuple(made.components), tuple(made.members))
 
 

@@ -22,7 +22,7 @@ from ..engines.features import FeaturePairs
 from ..engines.whole_vector import Block, WholeVector
 from .evaluation import Evaluation
 from .importance import are_bounded, even_size, pair_weight, typical_rows
-from .metric import Metric, folds, full_of_folds
+from .metric import Metric, folds, full_of_others, information_of_folds, pair_folds
 from .moments import DEGREES, Moments, moments
 from .nulls import Weights, resampling_scale
 from .other_rows import are_needed, diagonal_of_folds, fold_count
@@ -70,12 +70,13 @@ def unsliced_members(plan: Plan, samples: Samples, weights: Weights | None) -> l
             pair = applied(samples, metric)
             members += moment_members(plan, pair, label, weights, kept, sums=not learnt)
     if learnt:
-        metrics = full_of_folds(samples.x, cast(Array, samples.scores), kept)
-        blocks = in_metrics_of_folds(samples, metrics, groups)
+        scores, stretches = cast(Array, samples.scores), pair_folds(n)
+        metrics = information_of_folds(samples.x, scores, stretches, kept)
+        blocks = in_metrics_of_folds(samples, metrics, groups, stretches)
         h = _bandwidth(plan, blocks, samples.weights)
         members += whole_vector_members(plan, blocks, h, samples, "full", weights, linear=enough)
     if learnt and kind == "auto" and enough:
-        pair = in_the_metric_of_the_others(samples, metrics)
+        pair = in_the_metric_of_the_others(samples, full_of_others(samples.x, scores, kept))
         members += moment_members(plan, pair, "full", weights, kept, sums=True)
     return members
 
@@ -108,13 +109,9 @@ def in_one_metric(samples: Samples, metric: Metric | None, groups: int) -> list[
 
 
 def in_metrics_of_folds(
-    samples: Samples,
-    metrics: dict[tuple[int, int], Metric],
-    groups: int,
-    stretches: list[slice] | None = None,
+    samples: Samples, metrics: dict[tuple[int, int], Metric], groups: int, stretches: list[slice]
 ) -> list[Block]:
     """The pairs of every two folds in the metric of the rest; groups have a part of every fold."""
-    stretches = folds(samples.x.shape[0]) if stretches is None else stretches
     blocks = []
     for (a, b), metric in metrics.items():
         first = applied(samples.chosen(stretches[a]), metric)
@@ -135,11 +132,12 @@ def _piece(stretch: slice, group: int, groups: int) -> tuple[slice, slice]:
     return slice(stretch.start + start, stretch.start + stop), slice(start, stop)
 
 
-def in_the_metric_of_the_others(samples: Samples, metrics: dict[tuple[int, int], Metric]) -> Pair:
+def in_the_metric_of_the_others(samples: Samples, metrics: list[Metric]) -> Pair:
     """Every fold in the metric of the other folds."""
+    stretches = folds(len(samples.x))
     parts = [
-        applied(samples.chosen(stretch), metrics[k, k])
-        for k, stretch in enumerate(folds(samples.x.shape[0]))
+        applied(samples.chosen(stretch), metric)
+        for stretch, metric in zip(stretches, metrics, strict=True)
     ]
     return np.concatenate([y for y, _ in parts]), np.concatenate([t for _, t in parts])
 

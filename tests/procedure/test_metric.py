@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference
+import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,8 +57,8 @@ def test_an_outlier_does_not_set_the_unit():
     wild[7, 0] = 1e8
     clean, found = metrics.diagonal(x, -x), metrics.diagonal(wild, -wild)
     np.testing.assert_allclose(found.forward, clean.forward, rtol=0.05)
-    full = metrics.full(wild, -x)
-    assert np.linalg.cond(full.forward) < 2.0
+    for learn in (metrics.full, metrics.information):
+        assert np.linalg.cond(learn(wild, -x).forward) < 2.0
 
 
 @given(seed=st.integers(0, 2**20))
@@ -88,24 +89,102 @@ def test_scores_of_a_model_as_a_function_in_the_metric():
     np.testing.assert_allclose(inside, found.scores(model.score(x)), rtol=1e-8, atol=1e-8)
 
 
-def test_the_metric_of_two_folds_is_learnt_on_the_third():
-    x = RNG.standard_normal((90, 3))
-    s = -x + 0.3 * RNG.standard_normal((90, 3))
-    before = metrics.full_of_folds(x, s)
-    stretches = metrics.folds(90)
+def slow_information(x, s):
+    """M from its definition, for many samples without far entries."""
+    n, d = x.shape
+    joint = np.cov(x.T, s.T, bias=True)
+    cov_x, cov_xs, cov_s = joint[:d, :d], joint[:d, d:], joint[d:, d:]
+    inverse = np.linalg.inv(cov_s)
+    share = np.trace(np.linalg.inv(cov_x) @ cov_xs @ inverse @ cov_xs.T) / d
+    weight = max(0.0, 1.0 - (1.0 - share) * (n - 1) / (n - 1 - d))
+    regression = -cov_xs @ inverse
+    values, vectors = scipy.linalg.eigh(0.5 * (regression + regression.T), inverse)
+    values = 1.0 - weight + weight * np.maximum(values, 0.0)
+    back = inverse @ vectors  # vectors.T @ inverse @ vectors = I
+    return back * values @ back.T, weight
+
+
+def close(found, m):
+    """Whether A^T A is the inverse of m, in units of that."""
+    inverse = np.linalg.inv(m)
+    units = np.sqrt(np.diagonal(inverse))
+    there = found.forward.T @ found.forward / np.outer(units, units)
+    np.testing.assert_allclose(there, inverse / np.outer(units, units), atol=1e-7)
+    np.testing.assert_allclose(found.forward @ found.backward, np.eye(len(m)), atol=1e-7)
+
+
+@given(seed=st.integers(0, 2**20), d=st.integers(2, 5))
+def test_information_of_a_gaussian_model_is_its_covariance_whatever_the_samples(seed, d):
+    model, x = model_and_samples(d, 80, seed)
+    close(metrics.information(x, model.score(x)), model.cov)
+
+
+@given(seed=st.integers(0, 2**20), noise=st.floats(0.0, 5.0))
+def test_information_is_that_of_its_definition(seed, noise):
+    rng = np.random.default_rng(seed)
+    root = np.eye(3) + 0.2 * rng.uniform(-1.0, 1.0, (3, 3))
+    x = rng.standard_normal((400, 3)) @ root * [1e-4, 1.0, 50.0]
+    s = (-x / [1e-4, 1.0, 50.0] + noise * rng.standard_normal(x.shape)) @ root / [1e-4, 1.0, 50.0]
+    close(metrics.information(x, s), slow_information(x, s)[0])
+
+
+def test_information_is_that_of_the_scores_alone_where_they_do_not_know_the_samples():
+    x, s = RNG.standard_normal((500, 4)), RNG.standard_normal((500, 4)) * [1.0, 2.0, 3.0, 4.0]
+    m, weight = slow_information(x, s)
+    assert weight < 0.02
+    np.testing.assert_allclose(np.diagonal(m), [1.0, 1 / 4, 1 / 9, 1 / 16], rtol=0.2)
+    close(metrics.information(x, s), m)
+
+
+@pytest.mark.parametrize(
+    "learn",
+    [
+        lambda x, s: metrics.information_of_folds(x, s, metrics.pair_folds(len(x))),
+        lambda x, s: {(k, k): one for k, one in enumerate(metrics.full_of_others(x, s))},
+    ],
+    ids=["pairs", "folds"],
+)
+def test_the_metric_of_folds_is_learnt_on_the_others(learn):
+    n = 90
+    x = RNG.standard_normal((n, 3))
+    s = -x + 0.3 * RNG.standard_normal((n, 3))
+    before = learn(x, s)
+    stretches = metrics.folds(n, 1 + max(k for pair in before for k in pair))
+    changed = 0.0
     for (a, b), metric in before.items():
-        other = x.copy()
-        for k in {a, b}:
-            other[stretches[k]] = other[stretches[k]][::-1]
-        after = metrics.full_of_folds(other, s)[a, b]
-        np.testing.assert_allclose(after.forward, metric.forward, rtol=1e-12)
-    assert len(before) == 6
+        for k, stretch in enumerate(stretches):
+            other = x.copy()
+            other[stretch] = 2.0 * other[stretch][::-1]
+            after = learn(other, s)[a, b]
+            if k in (a, b):
+                # But for digits: where entries count as far is found on all of them.
+                np.testing.assert_allclose(after.forward, metric.forward, rtol=1e-12, atol=1e-12)
+            else:
+                changed = max(changed, np.abs(after.forward - metric.forward).max())
+    assert changed > 0.1
+    assert len(before) in (15, 3)
+
+
+def test_covariances_outside_of_folds_are_those_of_the_rest():
+    x, s = RNG.standard_normal((50, 3)) + 7.0, RNG.standard_normal((50, 3))
+    kept = RNG.random(50) < 0.9
+    found = metrics.information_of_folds(x, s, metrics.pair_folds(50), kept)[1, 3]
+    rest = np.r_[0:10, 20:30, 40:50]
+    rest = rest[kept[rest]]
+    alone = metrics.information(x[rest], s[rest])
+    np.testing.assert_allclose(found.forward, alone.forward, atol=1e-10)
+    np.testing.assert_allclose(found.centre, alone.centre, atol=1e-12)
+
+
+def test_few_samples_have_fewer_folds():
+    assert [len(metrics.pair_folds(n)) for n in (9, 12, 15, 1000)] == [3, 4, 5, 5]
 
 
 def test_a_singular_covariance_has_a_metric():
     x = RNG.standard_normal((60, 4))
     x[:, 3] = x[:, 2]
-    for found in (metrics.full(x, -x), metrics.full(x[:3], -x[:3])):
+    learnt = (metrics.full, metrics.information)
+    for found in [learn(y, -y) for learn in learnt for y in (x, x[:3])]:
         assert np.all(np.isfinite(found.forward)) and np.all(np.isfinite(found.backward))
         assert np.all(np.isfinite(found.samples(x)))
     constant = metrics.diagonal(np.ones((5, 2)), np.zeros((5, 2)))

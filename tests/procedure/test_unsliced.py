@@ -9,7 +9,7 @@ from scipy import integrate, stats
 
 import fastsksd as fs
 from fastsksd.procedure import unsliced
-from fastsksd.procedure.metric import full_of_folds
+from fastsksd.procedure.metric import information_of_folds, pair_folds
 from fastsksd.procedure.moments import DEGREES, moments
 from fastsksd.procedure.split import Samples
 
@@ -66,11 +66,17 @@ def test_moments_of_wild_data_are_finite():
     assert np.all((np.abs(sizes - 1.0) < 1e-9) | (sizes == 0))
 
 
+def folded_blocks(samples, groups):
+    stretches = pair_folds(len(samples.x))
+    metrics = information_of_folds(samples.x, samples.scores, stretches)
+    return unsliced.in_metrics_of_folds(samples, metrics, groups, stretches)
+
+
 def test_groups_cover_linearly_many_pairs():
     samples = samples_of(100, 2)
     one = unsliced.in_one_metric(samples, None, 5)
     assert len(one) == 5 and sum(block.n_pairs for block in one) == 5 * 190
-    folded = unsliced.in_metrics_of_folds(samples, full_of_folds(samples.x, samples.scores), 5)
+    folded = folded_blocks(samples, 5)
     # Groups of folds are of 19 to 22 samples.
     assert abs(sum(block.n_pairs for block in folded) / (5 * 190) - 1.0) < 0.02
     seen = np.zeros((100, 100))
@@ -100,8 +106,7 @@ def test_limit_distribution_of_many_samples_is_that_of_groups(monkeypatch):
 def test_all_pairs_of_folds_are_covered_once():
     samples = samples_of(50, 2)
     seen = np.zeros((50, 50), dtype=int)
-    metrics = full_of_folds(samples.x, samples.scores)
-    for block in unsliced.in_metrics_of_folds(samples, metrics, 1):
+    for block in folded_blocks(samples, 1):
         seen[block.rows, block.columns] += 1
     assert np.all(seen[np.triu_indices(50, 1)] == 1)
 
