@@ -147,9 +147,9 @@ def gof_test(
         "full"
             Coordinates in which samples and scores have the same covariance; for kernels of the
             whole vector those in which the information of the model is the identity, see the notes.
-            They are learnt on other samples than those tested. Members of the family that know the coordinates are left out,
-            so that an affine map of the samples changes nothing, but for the treatment of outliers
-            and of fewer than about 30 samples for each dimension.
+            They are learnt on other samples than those tested. Members of the family that know the
+            coordinates are left out, so that an affine map of the samples changes nothing, but for
+            the treatment of outliers and of fewer than about 30 samples for each dimension.
         "raw" or None
             As they are.
         array

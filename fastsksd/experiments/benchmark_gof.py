@@ -37,7 +37,7 @@ from .published import (
     STUDENT,
     STUDENT_AS_RUN,
 )
-from .runner import Row, Settings, Task
+from .runner import Row, Settings, Task, task_rng
 
 _Result = TypeVar("_Result")
 _Slices: TypeAlias = tuple[Slices, float]  # with the CPU seconds that they took
@@ -71,6 +71,8 @@ SCALES = {
         ke_sweep=[10, 25, 50, 100, 200],
     ),
 }  # fmt: skip
+# The default test has tasks of its own, on the same samples: it can be run again alone.
+GROUPS: tuple[dict[str, str], ...] = ({}, {"tests": DEFAULT})
 # Trials in the dimension of the paper's table before one in each of the others, and trials of the
 # paper's problems before one of ours.
 _PER_ROUND = 3
@@ -80,10 +82,11 @@ def tasks(settings: Settings) -> list[Task]:
     """In rounds, so that a part of a run says a little of everything."""
     last = settings["d"][-1]
     cells = [
-        dict(problem=problem, d=d, trial=trial)
+        dict(problem=problem, d=d, trial=trial, **group)
         for d in reversed(settings["d"])
         for problem in settings["problems"]
         for trial in range(settings["last_trials" if d == last else "trials"])
+        for group in GROUPS
     ]
 
     def turn(task: Task) -> int:
@@ -94,18 +97,29 @@ def tasks(settings: Settings) -> list[Task]:
 
 
 def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:
-    d = task["d"]
-    p, q, _ = _problem(task["problem"], d, rng)
-    x = q.sample(settings["n"], rng=rng)
+    cell = {name: task[name] for name in ("problem", "d", "trial")}
+    d, others = task["d"], task_rng("benchmark_gof", cell)
+    p, q, _ = _problem(task["problem"], d, others)
+    x = q.sample(settings["n"], rng=others)
+    if "tests" in task:
+        outcome = _test(lambda: gof_test(x, p, n_resamples=settings["n_resamples"], rng=rng))
+        return [dict(cell, tests={DEFAULT: outcome}, sweep=[])]
+    tests, sweep = _tests(x, p, q, settings, d == settings["d"][-1], others)
+    return [dict(cell, tests=tests, sweep=sweep)]
+
+
+def _tests(
+    x: Array, p: Model, q: Model, settings: Settings, last: bool, rng: np.random.Generator
+) -> tuple[dict[str, tuple[float, float]], list[list[Any]]]:
+    """Outcomes of all tests but the default, and those of the sweep over epochs."""
+    d = x.shape[1]
     train, test = x[: settings["train"]], x[settings["train"] :]
     common = dict(n_resamples=settings["n_resamples"], rng=rng)
     known = dict(common, basis="identity", train=train, null="bootstrap")
-    last = d == settings["d"][-1]
 
     start = _timed(lambda: Slices(np.eye(d), random_slices(d, d, rng=rng).g))
     active = _timed(lambda: active_slices(train, p, basis="identity", debias=False, rng=rng))
     outcomes = {
-        DEFAULT: _test(lambda: gof_test(x, p, **common)),
         EXACT: _test(lambda: gof_test(test, p, estimator="exact", score_q=q, **known)),
         GE: _test(lambda: gof_test(test, p, estimator="ge", **known)),
         KE: _test(lambda: gof_test(test, p, debias=False, **known)),
@@ -142,7 +156,7 @@ def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[R
         outcomes[BASELINES[method].title] = _test(
             lambda method=method: _baseline_test(x, p, method, common)
         )
-    return [dict(task, tests=outcomes, sweep=sweep)]
+    return outcomes, sweep
 
 
 def _problem(name: str, d: int, rng: np.random.Generator) -> Problem:

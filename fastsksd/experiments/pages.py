@@ -88,7 +88,7 @@ def blocks_of(name: str, study: Kept) -> list[Block]:
     """The report of a study, finished or not."""
     experiment = load(name)
     unfinished = study.done < study.planned
-    text = f"Scale {study.scale}: {study.done} of {study.planned} trials are done."
+    text = f"Scale {study.scale}: {study.done} of {study.planned} tasks are done."
     if not study.rows or (unfinished and getattr(experiment, "WHOLE", False)):
         return [Text(f"{text} The report needs more." if study.rows else "No trial yet.")]
     found = experiment.report(study.rows, study.settings)

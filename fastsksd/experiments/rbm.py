@@ -29,7 +29,7 @@ from .rbm_report import (
     RANDOM_KE,
     report,
 )
-from .runner import Row, Settings, Task
+from .runner import Row, Settings, Task, task_rng
 
 __all__ = ["FIGURES", "SCALES", "TITLE", "report", "run_task", "tasks"]
 
@@ -62,15 +62,18 @@ SCALES = {
         models=10, trials=10, pruning=[1, 2, 3, 5, 10, 20, 50], epochs=[10, 25, 50, 100, 200],
     ),
 }  # fmt: skip
+# The default test has tasks of its own, on the same samples: it can be run again alone.
+GROUPS: tuple[dict[str, str], ...] = ({}, {"tests": DEFAULT})
 
 
 def tasks(settings: Settings) -> list[Task]:
     """In rounds over the perturbations, so that a part of a run says a little of everything."""
     return [
-        dict(perturbation=perturbation, model=model, trial=trial)
+        dict(perturbation=perturbation, model=model, trial=trial, **group)
         for trial in range(settings["trials"])
         for model in range(settings["models"])
         for perturbation in settings["perturbations"]
+        for group in GROUPS
     ]
 
 
@@ -78,10 +81,26 @@ def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[R
     p = GaussBernRBM.random(
         settings["d"], settings["hidden"], rng=np.random.default_rng(task["model"])
     )
-    q = p.perturbed(task["perturbation"], rng=rng)
-    x = q.sample(settings["n"], burn_in=settings["burn_in"], rng=rng)
-    train = q.burn_in_samples(settings["train"], burn_in=settings["burn_in"], rng=rng)
-    trial = _Trial(p, q, x, train, settings, rng)
+    cell = {name: task[name] for name in ("perturbation", "model", "trial")}
+    others = task_rng("rbm", cell)
+    q = p.perturbed(task["perturbation"], rng=others)
+    x = q.sample(settings["n"], burn_in=settings["burn_in"], rng=others)
+    train = q.burn_in_samples(settings["train"], burn_in=settings["burn_in"], rng=others)
+    if "tests" in task:
+        common: dict[str, Any] = dict(n_resamples=settings["n_resamples"], rng=rng)
+        found = {
+            DEFAULT: gof_test(x, p, **common),
+            DEFAULT_TRAINED: gof_test(x, p, train=train, **common),
+        }
+        pvalues = {name: float(result.pvalue) for name, result in found.items()}
+        return [dict(cell, p=pvalues, seconds={}, pruning=[], epochs=[])]
+    trial = _Trial(p, q, x, train, settings, others)
+    return [dict(cell, **_tests(trial, settings, task["perturbation"] == settings["at"]))]
+
+
+def _tests(trial: _Trial, settings: Settings, ablate: bool) -> Row:
+    """Outcomes of all tests but the default."""
+    p, x, train, rng = trial.p, trial.x, trial.train, trial.rng
     m, epochs = settings["slices"], settings["go_epochs"]
     axes = np.eye(p.d)
     one_hot = axes[rng.choice(p.d, m, replace=False)]
@@ -101,16 +120,10 @@ def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[R
         slices = search()
         seconds[name] = round(time.process_time() - start, 4)
         pvalues[name] = trial.pvalue(slices)
-    common = dict(n_resamples=settings["n_resamples"], rng=rng)
-    pvalues[DEFAULT] = float(gof_test(x, p, **common).pvalue)
-    pvalues[DEFAULT_TRAINED] = float(gof_test(x, p, train=train, **common).pvalue)
-    pvalues[KSD] = float(gof_test(x, p, method="ksd", **common).pvalue)
-    ablations = (
-        _ablations(trial, settings, axes)
-        if task["perturbation"] == settings["at"]
-        else {"pruning": [], "epochs": []}
-    )
-    return [dict(task, p=pvalues, seconds=seconds, **ablations)]
+    result = gof_test(x, p, method="ksd", n_resamples=settings["n_resamples"], rng=rng)
+    pvalues[KSD] = float(result.pvalue)
+    ablations = _ablations(trial, settings, axes) if ablate else {"pruning": [], "epochs": []}
+    return dict(p=pvalues, seconds=seconds, **ablations)
 
 
 class _Trial:

@@ -25,8 +25,8 @@ What a metric is learnt on must not be tested in it. Whitening by the covariance
 makes the errors of two halves mirror images of each other, and directions found on one half are
 then off on the other: right models of 26 and 90 dimensions were rejected in most tests. So slices
 are tested in the metric of the samples they were found on, and pairs of samples in the metric of
-the folds that hold neither of them, see `pair_folds`. The d units of "diagonal" may come from all samples: the level holds, as
-the study "level" shows.
+the folds that hold neither of them, see `pair_folds`. The d units of "diagonal" may come from all
+samples: the level holds, as the study "level" shows.
 
 Entries far from the middle of their column (beyond `_FAR` interquartile ranges) are moved there
 before deviations are taken, so that an outlier does not set the unit.

@@ -374,8 +374,12 @@ def test_benchmark_study(tmp_path, monkeypatch):
 
 def test_benchmark_runs_in_rounds():
     settings = benchmark_gof.SCALES["paper"]
-    tasks = benchmark_gof.tasks(settings)
+    every = benchmark_gof.tasks(settings)
+    tasks = [task for task in every if "tests" not in task]
     assert len(tasks) == 100 * 15 * len(settings["problems"]) == len(set(map(str, tasks)))
+    # The default follows at once, on the same samples.
+    assert every[1::2] == [dict(task, tests=published.DEFAULT) for task in every[::2]]
+    assert tasks == every[::2]
     main = [task for task in tasks if task["problem"] in benchmark_gof.IN_PAPER]
     others = [task for task in tasks if task["problem"] not in benchmark_gof.IN_PAPER]
     for some, before in ((main, 4), (others, 2)):
@@ -449,7 +453,9 @@ def test_rbm_study(tmp_path, monkeypatch):
     settings = dict(rbm.SCALES["smoke"], perturbations=[0.0, 1.0], at=1.0, n=150, train=150)
     monkeypatch.setitem(rbm.SCALES, "tiny", settings)
     text = reproduce("rbm", "tiny", tmp_path)[0].read_text()
-    rows = run("rbm", "tiny", tmp_path, resume=True)
+    every = run("rbm", "tiny", tmp_path, resume=True)
+    rows = [row for row in every if published.DEFAULT not in row["p"]]
+    assert len(rows) == len(every) - len(rows)
     assert [row["p"][published.RBM_EXACT] <= 0.05 for row in rows] == [False, True, False, True]
     # Pruning and epochs are varied only where the study asks for it. All slices and no epoch are
     # the tests that exist already.
@@ -847,3 +853,24 @@ def test_searches_counts_verdicts_that_differ_from_the_largest_search():
     mine, others = (block.rows for block in blocks if isinstance(block, report.Table))
     assert mine == []
     assert [row[2:4] + row[6:] for row in others] == [[100, 3, 1, 2], [200, 3, 0, 0]]
+
+
+@pytest.mark.parametrize("name", ["benchmark_gof", "rbm"])
+def test_the_default_alone_has_the_samples_of_the_other_tests(name, monkeypatch):
+    study = runner.load(name)
+    settings, seen = study.SCALES["smoke"], []
+
+    def tested(x, *args, **options):
+        seen.append(x)
+        return fs.gof_test(x, *args, **options)
+
+    monkeypatch.setattr(study, "gof_test", tested)
+    others, default = study.tasks(settings)[2:4]
+    (row,) = study.run_task(others, settings, runner.task_rng(name, others))
+    whole = {x.tobytes() for x in seen}  # the baselines test all samples
+    seen.clear()
+    (alone,) = study.run_task(default, settings, runner.task_rng(name, default))
+    outcomes = "tests" if name == "benchmark_gof" else "p"
+    assert published.DEFAULT in alone[outcomes] and published.DEFAULT not in row[outcomes]
+    assert {key: alone[key] for key in row if key in others} == others
+    assert seen and all(x.tobytes() in whole for x in seen)

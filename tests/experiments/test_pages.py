@@ -64,7 +64,7 @@ def test_page_of_half_a_study(study, capsys):
     assert cli.main(["report", str(study)]) == 0
     assert capsys.readouterr().out.strip() == str(study / "index.md")
     text = (study / "index.md").read_text()
-    assert "# Results of studies" in text and "2 of 4 trials are done" in text
+    assert "# Results of studies" in text and "2 of 4 tasks are done" in text
     machine = runner.this_machine()
     assert f"{machine['processor']}, {machine['cores']} cores" in text and machine["date"] in text
     assert "## Errata" not in text
@@ -73,7 +73,7 @@ def test_page_of_half_a_study(study, capsys):
 def test_some_reports_need_all_trials():
     study = runner.Kept("quick", {}, [{"p": 0.5}], 1, 2, [])
     (block,) = pages.blocks_of("power", study)
-    assert block.text == "Scale quick: 1 of 2 trials are done. The report needs more."
+    assert block.text == "Scale quick: 1 of 2 tasks are done. The report needs more."
     (block,) = pages.blocks_of("rbm", study._replace(rows=[], done=0))
     assert block.text == "No trial yet."
 
