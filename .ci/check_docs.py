@@ -2,8 +2,9 @@
 
 ``check_docs.py SITE`` checks the relative links of all Markdown files and the files they name, the
 links inside the site built in the folder SITE, and the output printed in the README.
-``check_docs.py --write`` puts the present output into the README, and the table of the paper's
-benchmark from the rows in ``notebooks/paper``.
+``check_docs.py --write`` puts the present output into the README, the table of the paper's
+benchmark from the rows in ``notebooks/paper``, and tables of `how_well_it_works` from those in
+``notebooks/studies``.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from fastsksd.experiments.pages import short_table
+from fastsksd.experiments.peer_tables import filled
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
@@ -128,6 +130,8 @@ def main(arguments):
         for pattern, content in ((OUTPUT, output), (PAPER, table)):
             readme = pattern.sub(lambda found, new=content: found[1] + new + found[3], readme)
         path.write_text(readme)
+        page = ROOT / "notebooks" / "how_well_it_works.md"
+        page.write_text(filled(page.read_text(), ROOT / "notebooks" / "studies"))
         return []
     faults = [
         fault

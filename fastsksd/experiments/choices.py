@@ -30,6 +30,7 @@ from .._validate import check_rng
 from ..gof import examine, gof_test
 from ..models import Gaussian, Model
 from ..procedure.combine import combine, decide, member_weights
+from ..procedure.metric import NAMES
 from ..procedure.plan import Options
 from .active_moments import SUMS, TOP, with_active_moments
 from .peer_problems import make_peer_problem
@@ -269,6 +270,35 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         Heading("All cells"),
         _cells_table(results),
     ]
+
+
+def short_table(rows: list[Row]) -> Table:
+    """The choices by themselves: gains over the default, and levels."""
+    results = _Results(rows)
+    known = [cell for cell in results.wrong if chosen_on(cell)]
+    new = [cell for cell in results.wrong if not chosen_on(cell)]
+    table = []
+    for name in (DEFAULT, *RULES, *TESTS, *MORE):
+        parts = [results.gains(name, cells) for cells in (results.wrong, known, new)]
+        if name == DEFAULT:
+            gains = [f"power {parts[0][0]:.3f}", *(f"{part[0]:.3f}" for part in parts[1:])]
+        else:
+            gains = [f"{part[1]:+.3f}" for part in parts]
+            gains[0] += f" ({parts[0][2]:.3f})"
+        rejected, tests = results.level(name)
+        shown = f'`precondition="{name}"`' if name in NAMES else _SHOWN.get(name, name)
+        table.append([shown, *gains, f"{rejected / tests:.3f}"])
+    return Table(["choice", "mean power less the default's", "(c)", "others", "level"], table)
+
+
+_SHOWN = {
+    "smallest p": "smallest weighted p in place of the harmonic mean",
+    "equal weights": "equal weights of all members",
+    "location x 1.5": "share of the location 1.5 times as large",
+    "location x 2": "share of the location 2 times as large",
+    "linear kernels x 2": "share of linear kernels 2 times as large",
+    "train=0.2": "`train=0.2` in place of cross-fitting",
+}
 
 
 def _means(gains: Array) -> str:

@@ -219,7 +219,7 @@ def _drawn(key: str) -> tuple[Problem, Array]:
     return problem, problem.q.sample(task["n"], rng=rng)
 
 
-class _Results:
+class Results:
     """Decisions at level 0.05 by cell, test and trial; which model, and whether it is right."""
 
     def __init__(self, rows: list[Row]) -> None:
@@ -286,7 +286,7 @@ class _Results:
 
 
 def report(rows: list[Row], settings: Settings) -> list[Block]:
-    results = _Results(rows)
+    results = Results(rows)
     blocks: list[Block] = [
         Text(
             f"{len(settings['cells'])} cells, level 0.05, {settings['n_resamples']} replicates; "
@@ -334,7 +334,7 @@ def _published(cell: Cell) -> str:
     return ", ".join(f"{name} {rate:.3g}" for name, rate in found.items())
 
 
-def _family_table(results: _Results, cells: list[Cell]) -> Table:
+def _family_table(results: Results, cells: list[Cell]) -> Table:
     """One row per cell; those in which the model is right come first."""
     table = [
         [
@@ -351,7 +351,7 @@ def _family_table(results: _Results, cells: list[Cell]) -> Table:
     return Table(["problem", "d", "n", "trials", "model", *SHOWN, "published"], table)
 
 
-def _level_table(results: _Results) -> Table:
+def _level_table(results: Results) -> Table:
     models = sorted({model for model, _ in results.levels})
     table = []
     for name in SHOWN:
@@ -362,7 +362,7 @@ def _level_table(results: _Results) -> Table:
     return Table(["test", *models, "all", "tests"], table)
 
 
-def _mean_table(results: _Results) -> Table:
+def _mean_table(results: Results) -> Table:
     cells = results.wrong()
     highest = [
         np.nanmax([results.rate(cell, name) for name in (DEFAULT, *OTHERS)]) for cell in cells
@@ -378,7 +378,7 @@ def _mean_table(results: _Results) -> Table:
     return Table(header, table)
 
 
-def _summary(results: _Results) -> list[Block]:
+def _summary(results: Results) -> list[Block]:
     cells = results.wrong()
     best = {cell: results.best(cell) for cell in cells}
     compared = {cell: results.compare(cell, best[cell]) for cell in cells}
@@ -437,7 +437,7 @@ def place_of(cell: Cell) -> str:
     return f"{label_of(cell)}, d = {cell.d}, n = {cell.n}"
 
 
-def _figure(results: _Results, best: dict[Cell, str]) -> Any:
+def _figure(results: Results, best: dict[Cell, str]) -> Any:
     """One line per cell from the best other test to the default, the largest loss on top."""
     rates = {cell: (results.rate(cell, DEFAULT), results.rate(cell, best[cell])) for cell in best}
     cells = sorted(best, key=lambda cell: rates[cell][0] - rates[cell][1], reverse=True)

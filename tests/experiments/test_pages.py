@@ -8,10 +8,21 @@ import numpy as np
 import pytest
 
 from fastsksd import cli
-from fastsksd.experiments import errata, figures, level, pages, report, run, runner, verdicts
+from fastsksd.experiments import (
+    errata,
+    figures,
+    level,
+    pages,
+    peer_tables,
+    report,
+    run,
+    runner,
+    verdicts,
+)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-KEPT = ROOT / "notebooks" / "paper"
+NOTEBOOKS = ROOT / "notebooks"
+KEPT = NOTEBOOKS / "paper"
 
 
 def source_of(path):
@@ -26,6 +37,15 @@ def source_of(path):
             return content[place + 15 : place + 8 + length].decode()
         place += 12 + length
     return None
+
+
+def test_tables_of_the_page_on_power_are_what_their_rows_give():
+    """If not: run ``.ci/check_docs.py --write``."""
+    page = (NOTEBOOKS / "how_well_it_works.md").read_text()
+    assert peer_tables.filled(page, NOTEBOOKS / "studies") == page
+    assert page.count("<!-- table: ") == len(peer_tables.tables(NOTEBOOKS / "studies"))
+    broken = page.replace(" | 100 | ", " | 101 | ")
+    assert broken != page == peer_tables.filled(broken, NOTEBOOKS / "studies")
 
 
 def test_page_in_the_repository_is_what_its_rows_give():
