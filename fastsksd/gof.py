@@ -149,7 +149,7 @@ def gof_test(
             whole vector those in which the information of the model is the identity, see the notes.
             They are learnt on other samples than those tested. Members of the family that know the
             coordinates are left out, so that an affine map of the samples changes nothing, but for
-            the treatment of outliers and of fewer than about 30 samples for each dimension.
+            the treatment of outliers and of fewer than about 20 samples for each dimension.
         "raw" or None
             As they are.
         array
@@ -284,10 +284,10 @@ def gof_test(
     - the largest moment of a single coordinate.
 
     For kernels of the whole vector the metric "full" is ``M = (1 - w) I^-1 - w C I^-1``, made
-    symmetric, with ``I = Cov(s)``, the information of the model, and ``C = Cov(x, s)``, which is -1
-    under the model. w is the share of the variance of the samples that their scores explain. For a
-    Gaussian model w is 1 and M its covariance, whatever the samples. Every pair of samples is
-    tested in a metric of others, five folds for all pairs.
+    symmetric, with ``I = Cov(s)``, the information of the model, and ``C = Cov(x, s)``, minus the
+    identity under the model. w is the share of the variance of the samples that their scores
+    explain. For a Gaussian model w is 1 and M its covariance, whatever the samples. Samples are in
+    five folds, and every pair is tested in a metric of the folds that hold neither of the two.
 
     With fewer than 30 samples, or fewer than twice the dimension, the metric "full" is left out.
     With fewer than 100 samples the linear kernel and the moments are left out: skewed features

@@ -10,7 +10,7 @@ cover all pairs: an incomplete U-statistic is one over those that they cover.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,9 @@ class Block(NamedTuple):
         Samples and scores of both in the coordinates of the block.
     group : int
         Blocks of different groups have no sample in common.
+    upright : callable, optional
+        Makes the rotation after which the coordinates of the block are those of the samples, as
+        nearly as can be. By default they are.
     """
 
     rows: slice
@@ -47,6 +50,7 @@ class Block(NamedTuple):
     x_columns: Array
     s_columns: Array
     group: int = 0
+    upright: Callable[[], Array] | None = None
 
     @property
     def on_diagonal(self) -> bool:
@@ -168,6 +172,9 @@ class WholeVector:
             if self.importance is not None:
                 w = self.importance[block.rows, None] * self.importance[block.columns]
                 kernels = tuple(w * kernel for kernel in kernels)
+            if block.upright is not None:
+                turn = block.upright()
+                rows, columns = ((product(x, turn), product(s, turn)) for x, s in (rows, columns))
             total = total + _by_coordinate(*kernels, *rows, *columns)
         return total
 

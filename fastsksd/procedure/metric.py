@@ -19,7 +19,8 @@ for its power. They are found from samples *and* scores:
     ``-Cov(x, s) Cov(s)^-1`` estimates the same matrix, without error for a Gaussian model, but with
     much where scores say little about samples, as between the modes of an RBM. So M is the mean of
     the two, the latter weighted by the share of the samples' variance that scores explain. On RBMs
-    these kernels reject about twice as often as in the geometric mean, and as often elsewhere.
+    these kernels reject about twice as often as in the geometric mean. Elsewhere those of distances
+    reject as often; the linear kernel rejects less often where modes lie apart.
 
 What a metric is learnt on must not be tested in it. Whitening by the covariance of all samples
 makes the errors of two halves mirror images of each other, and directions found on one half are
@@ -56,6 +57,7 @@ _FAR = 5.0  # interquartile ranges from the median
 _ENOUGH = 10  # samples for each dimension from which on a covariance is not shrunk
 _ENOUGH_FOR_QUANTILES = 500  # samples; quartiles only tell outliers apart
 _FLOOR = 1e-12  # smallest eigenvalue of a covariance, relative to the largest
+_LEAST = 0.03  # smallest share of the inverse information in Stein's regression
 _ROUNDING = 1e-15  # of a covariance's eigenvalues, relative to their sum
 _CONSTANT = 1e-14  # largest deviation of a score that is constant but for rounding, relative to it
 
@@ -116,6 +118,15 @@ class Metric(NamedTuple):
         g = _times(slices.g, self.backward, transposed=True)
         return Slices(unit_rows(r), unit_rows(g), slices.r_values, slices.g_values, slices.g_gaps)
 
+    def upright(self) -> Array:
+        """The rotation O of the metric after which ``O A`` is symmetric, in units of the columns.
+
+        Its coordinates are then those of the samples as nearly as can be.
+        """
+        units = row_lengths(self.backward)
+        left, _, right = np.linalg.svd(self.forward * units)
+        return np.asarray((left @ right).T, float)
+
 
 def _times(rows: Array, matrix: Array, *, transposed: bool) -> Array:
     """``matrix @ row``, or with the transposed matrix, for each row."""
@@ -146,8 +157,13 @@ def full(x: Array, scores: Array) -> Metric:
 
 
 def information(x: Array, scores: Array) -> Metric:
-    """The metric "full" of kernels of the whole vector, learnt on these samples and scores."""
-    return _information(_Folds(x, scores, [slice(0, len(x))]).outside())
+    """The metric "full" of kernels of the whole vector, learnt on these samples and scores.
+
+    A is the symmetric root, as far as units of the columns let it be.
+    """
+    found = _information(_Folds(x, scores, [slice(0, len(x))]).outside())
+    turn = found.upright()
+    return Metric(found.centre, turn @ found.forward, found.backward @ turn.T)
 
 
 def full_of_others(x: Array, scores: Array, kept: np.ndarray | None = None) -> list[Metric]:
@@ -155,17 +171,20 @@ def full_of_others(x: Array, scores: Array, kept: np.ndarray | None = None) -> l
 
     `kept` is a mask of the samples to learn on; all of them by default.
     """
-    known = _Folds(x, scores, folds(len(x)), kept)
-    return [_geometric_mean(known.outside(k)) for k in range(FOLDS)]
+    parts = _Folds(x, scores, folds(len(x)), kept)
+    return [_geometric_mean(parts.outside(k)) for k in range(FOLDS)]
 
 
 def information_of_folds(
     x: Array, scores: Array, stretches: list[slice], kept: np.ndarray | None = None
 ) -> dict[tuple[int, int], Metric]:
-    """For folds a <= b, the metric `information` learnt on the samples outside of both."""
-    known, count = _Folds(x, scores, stretches, kept), len(stretches)
+    """For folds a <= b, the metric `information` learnt on the samples outside of both.
+
+    A is some root: kernels of the whole vector do not see which. See `Metric.upright`.
+    """
+    parts, count = _Folds(x, scores, stretches, kept), len(stretches)
     return {
-        (a, b): _information(known.outside(a, b)) for a in range(count) for b in range(a, count)
+        (a, b): _information(parts.outside(a, b)) for a in range(count) for b in range(a, count)
     }
 
 
@@ -179,7 +198,7 @@ class _Covariances(NamedTuple):
     """``Cov(x)``, ``Cov(s)`` and ``Cov(x, s)`` of n samples in the units of their columns.
 
     They are mixed with their diagonals where n is not many times the dimensions. Columns without a
-    unit are as under a standard normal model.
+    unit, those that do not vary, are as under a standard normal model.
     """
 
     n: int
@@ -187,6 +206,7 @@ class _Covariances(NamedTuple):
     x: Array
     s: Array
     xs: Array
+    varies: np.ndarray
 
 
 class _Folds:
@@ -197,70 +217,86 @@ class _Folds:
     ) -> None:
         z = np.concatenate([moderate(x), moderate(scores)], axis=1)
         kept = np.ones(len(z), dtype=bool) if kept is None else kept
+        stretched = [z[one][kept[one]] for one in stretches]
         # In units in which squares neither vanish nor overflow, about a point near the samples.
         self.centre = z[kept].mean(axis=0)
-        z = z - self.centre
-        unit = np.abs(z).max(axis=0)
+        parts = [part - self.centre for part in stretched]
+        unit = np.max([np.abs(part).max(axis=0, initial=0.0) for part in parts], axis=0)
         self.unit = np.where(unit > 0, unit, 1.0)
-        z /= self.unit
-        parts = [z[one][kept[one]] for one in stretches]
+        parts = [part / self.unit for part in parts]
         self.counts = np.array([len(part) for part in parts])
         self.means = np.array([part.mean(axis=0) if len(part) else 0.0 * unit for part in parts])
         moved = [part - mean for part, mean in zip(parts, self.means, strict=True)]
         self.scatter = np.array([product(part.T, part.T) for part in moved])
-        self.largest = np.abs(scores).max(axis=0)
+        d = x.shape[1]
+        self.largest = np.array(
+            [np.abs(part[:, d:]).max(axis=0, initial=0.0) for part in stretched]
+        )
 
     def outside(self, *left_out: int) -> _Covariances:
-        """Covariances of the samples outside of some folds."""
-        rest = [k for k in range(len(self.counts)) if k not in left_out]
-        counts, means = self.counts[rest], self.means[rest]
-        n, d = int(counts.sum()), self.largest.size
-        mean = counts @ means / n
-        between = (means - mean) * np.sqrt(counts)[:, None]
-        cov = (self.scatter[rest].sum(axis=0) + between.T @ between) / n
-        centre = self.centre + self.unit * mean
+        """Covariances of the samples outside of some folds, with the units of their columns."""
+        n, centre, cov, largest = self._pooled(*left_out)
+        d = largest.size
         variances = np.diagonal(cov)
         # Means of a constant column differ by rounding.
         deviations = self.unit * np.sqrt(np.where(variances > _CONSTANT**2, variances, 0.0))
-        f, known = _unit_of(deviations[:d], deviations[d:], self.largest)
+        f, varies = _unit_of(deviations[:d], deviations[d:], largest)
         scale = self.unit / np.concatenate([f, 1.0 / f])
         cov = cov * scale[:, None] * scale
-        amount = shrinkage(n, d)
-        cov_x, cov_s = (shrunk(one, amount) for one in (cov[:d, :d], cov[d:, d:]))
-        cov_xs = (1.0 - amount) * cov[:d, d:] - amount * np.eye(d)
+        cov_x, cov_s, cov_xs = cov[:d, :d], cov[d:, d:], cov[:d, d:]
+        amount, flat = shrinkage(n, d), ~varies
         for covariance, variance in ((cov_x, 1.0), (cov_s, 1.0), (cov_xs, -1.0)):
-            covariance[~known] = covariance[:, ~known] = 0.0
-            covariance[~known, ~known] = variance
-        return _Covariances(n, Metric(centre[:d], 1.0 / f, f), cov_x, cov_s, cov_xs)
+            covariance[:] = shrunk(covariance, amount)
+            covariance[flat] = covariance[:, flat] = 0.0
+            covariance[flat, flat] = variance
+        return _Covariances(n, Metric(centre[:d], 1.0 / f, f), cov_x, cov_s, cov_xs, varies)
+
+    def _pooled(self, *left_out: int) -> tuple[int, Array, Array, Array]:
+        """Number, mean and covariance outside of some folds, in `unit`, and the largest scores."""
+        rest = [k for k in range(len(self.counts)) if k not in left_out]
+        counts, means = self.counts[rest], self.means[rest]
+        n = int(counts.sum())
+        mean = counts @ means / n
+        between = (means - mean) * np.sqrt(counts)[:, None]
+        cov = (self.scatter[rest].sum(axis=0) + product(between.T, between.T)) / n
+        return n, self.centre + self.unit * mean, cov, self.largest[rest].max(axis=0)
 
 
-def _geometric_mean(known: _Covariances) -> Metric:
-    root, inverse = _powers(known.s, 0.5, -0.5)
+def _geometric_mean(found: _Covariances) -> Metric:
+    root, inverse = _powers(found.s, 0.5, -0.5)
     # Products of symmetric matrices, by the same function as everywhere: threads of BLAS would
     # fight with Numba's.
-    middle = product(product(root, known.x), root)
+    middle = product(product(root, found.x), root)
     half = _powers(0.5 * (middle + middle.T), 0.5)[0]
     mean = product(product(inverse, half), inverse)
     backward, forward = _powers(0.5 * (mean + mean.T), 0.5, -0.5)
-    return _in_units(known.units, forward, backward)
+    return _in_units(found.units, forward, backward)
 
 
-def _information(known: _Covariances) -> Metric:
-    """A is not symmetric: kernels of the whole vector do not see which root of M^-1 it is."""
-    n, d = known.n, len(known.xs)
-    root, inverse = _lower_root(known.s)
+def _information(found: _Covariances) -> Metric:
+    root, inverse = _lower_root(found.s)
     # -Cov(x, s) Cov(s)^-1 in coordinates where scores have unit covariance.
-    regression = -product(product(root.T, known.xs.T), inverse)
-    correlations = product(product(inverse, known.xs), _lower_root(known.x)[1])
-    # The mean of the squared canonical ones, adjusted for the number of scores.
-    share = float(np.sum(correlations**2)) / d
-    weight = min(1.0, max(0.0, 1.0 - (1.0 - share) * (n - 1) / max(n - 1 - d, 1)))
+    regression = -product(product(root.T, found.xs.T), inverse)
     values, vectors = symmetric_eigenvectors(0.5 * (regression + regression.T))
-    # Noise may make the regression indefinite, and M must not be.
-    values = (1.0 - weight) + weight * np.maximum(values, 0.0)
-    sizes = np.sqrt(np.maximum(values, _FLOOR * values.max()))
+    # They are about 1 under the model, and -1 where the score has the wrong sign.
+    weight = _explained(found, inverse)
+    values = (1.0 - weight) + weight * np.maximum(np.abs(values), _LEAST)
+    sizes = np.sqrt(values)
     forward = product(vectors, root) / sizes[:, None]
-    return _in_units(known.units, forward, product(inverse.T, vectors) * sizes)
+    return _in_units(found.units, forward, product(inverse.T, vectors) * sizes)
+
+
+def _explained(found: _Covariances, inverse: Array) -> float:
+    """The share of the samples' variance that scores explain, in whatever coordinates.
+
+    It is the mean squared canonical correlation, adjusted for the number of scores. `inverse` is
+    that of the lower root of ``Cov(s)``.
+    """
+    n, d = found.n, int(found.varies.sum())
+    correlations = product(product(inverse, found.xs), _lower_root(found.x)[1])
+    flat = len(found.xs) - d  # they count as explained there
+    share = (float(np.sum(correlations**2)) - flat) / max(d, 1)
+    return min(1.0, max(0.0, 1.0 - (1.0 - share) * (n - 1) / max(n - 1 - d, 1)))
 
 
 def _in_units(units: Metric, forward: Array, backward: Array) -> Metric:

@@ -397,7 +397,7 @@ def _plan_of_family(options: Options, common: Plan, n: int, d: int) -> Plan:
     if full and n < 3 * FOLDS:
         raise ArgumentError(
             "precondition",
-            f"is 'full', which is learnt on thirds of the samples: at least {3 * FOLDS} are "
+            f"is 'full', which is learnt on folds of the samples: at least {3 * FOLDS} samples are "
             f"needed; got {n}",
         )
     if d == 1 or not full:

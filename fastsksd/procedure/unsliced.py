@@ -121,7 +121,9 @@ def in_metrics_of_folds(
             columns, own_columns = _piece(stretches[b], group, groups)
             x_rows, s_rows = (array[own_rows] for array in first)
             x_columns, s_columns = (array[own_columns] for array in second)
-            blocks.append(Block(rows, columns, x_rows, s_rows, x_columns, s_columns, group))
+            data = x_rows, s_rows, x_columns, s_columns
+            upright = metric.upright if metric.forward.ndim == 2 else None
+            blocks.append(Block(rows, columns, *data, group, upright))
     return blocks
 
 

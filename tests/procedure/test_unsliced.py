@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 import fastsksd as fs
+from fastsksd.engines.whole_vector import WholeVector
 from fastsksd.procedure import unsliced
-from fastsksd.procedure.metric import information_of_folds, pair_folds
+from fastsksd.procedure.metric import information, information_of_folds, pair_folds
 from fastsksd.procedure.moments import DEGREES, moments
 from fastsksd.procedure.split import Samples
 
@@ -101,6 +102,39 @@ def test_limit_distribution_of_many_samples_is_that_of_groups(monkeypatch):
     assert len(whole) == 4 and np.all(rates < 0.45) and rates.mean() > 0.05
     wrong = fs.gof_test(2.0 * x, -2.0 * x, rng=0, **options)
     assert min(one.pvalue for one in wrong.members if "whole" in one.name) < 0.02
+
+
+def test_coordinates_of_a_metric_are_those_of_the_samples():
+    rng = np.random.default_rng(5)
+    units = np.array([1.0, 1e3, 1e-2, 1.0])
+    cov = 0.5 * np.eye(4) + 0.5
+    x = rng.multivariate_normal(np.zeros(4), cov, 300) * [1.0, 1.0, 1.5, 1.0]
+    s = -x @ np.linalg.inv(cov)
+    samples = Samples(x * units, s / units, np.arange(300))
+    stretches = pair_folds(300)
+    learnt = information_of_folds(samples.x, samples.scores, stretches)
+    blocks = unsliced.in_metrics_of_folds(samples, learnt, 1, stretches)
+    found = WholeVector(0, 300, blocks, [2.0])
+    # The symmetric root, in units that make no difference here.
+    roots = {}
+    for key, one in learnt.items():
+        m = one.backward @ one.backward.T / np.outer(units, units)
+        scale = np.sqrt(np.diagonal(m))
+        values, vectors = np.linalg.eigh(m / np.outer(scale, scale))
+        forward, backward = ((vectors * values**p) @ vectors.T for p in (-0.5, 0.5))
+        whole = scale * units
+        roots[key] = one._replace(forward=forward / whole, backward=backward * whole[:, None])
+    expected = WholeVector(
+        0, 300, unsliced.in_metrics_of_folds(samples, roots, 1, stretches), [2.0]
+    )
+    for k in range(2):
+        parts = found.coordinate_sums(k)
+        np.testing.assert_allclose(parts, expected.coordinate_sums(k), rtol=1e-6, atol=1e-6)
+        assert np.argmax(parts) == 2
+    whole = information(samples.x, samples.scores)
+    turned = whole.forward * np.linalg.norm(whole.backward, axis=1)
+    np.testing.assert_allclose(turned, turned.T, atol=1e-9)
+    np.testing.assert_allclose(whole.forward @ whole.backward, np.eye(4), atol=1e-9)
 
 
 def test_all_pairs_of_folds_are_covered_once():
