@@ -22,10 +22,10 @@ from ..engines.slice_features import SliceFeatures
 from ..kernels import Kernel
 from ..score_difference import score_difference
 from ..slices import Slices, active_directions
-from . import metric as metrics
+from .covariances import location_and_deviation, moderate
 from .feature_sums import Component, FeatureSums, Stretches
 from .grouped import LONG, MOST_OF_SLICES, reach_of
-from .metric import Metric
+from .metric import Metric, given
 from .split import Samples, spread_evenly
 from .stretches import starts_of
 
@@ -91,10 +91,10 @@ def _pooled(samples: Sequence[Array]) -> Array:
 
 def _metric(precondition: str | Array, x: Array) -> Metric | None:
     if not isinstance(precondition, str):
-        return metrics.given(precondition)
+        return given(precondition)
     if precondition == "raw":
         return None
-    centre, deviation = metrics.location_and_deviation(metrics.moderate(x))
+    centre, deviation = location_and_deviation(moderate(x))
     unit = np.where(deviation > 0, deviation, 1.0)
     return Metric(centre, 1.0 / unit, unit)
 

@@ -42,7 +42,7 @@ import numpy as np
 from .._typing import Array
 from .._validate import ArgumentError
 from ..compute.linalg import gram, product
-from .metric import location_and_deviation, moderate
+from .covariances import location_and_deviation, moderate
 
 SHORTEST, LONGEST = 6.0, 20.0  # times tau
 FEWEST = 16  # stretches

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._typing import Array
 from ..compute.chi_square import SMALLEST
-from .metric import folds, moderate, shrinkage, shrunk
+from .covariances import folds, moderate, shrinkage, shrunk
 from .mixing import sizes_of_means
 from .model_moments import Bounded, moment_effects
 from .moments import DEGREES, location_and_unit, plain_moments

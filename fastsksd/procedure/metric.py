@@ -29,15 +29,12 @@ are tested in the metric of the samples they were found on, and pairs of samples
 the folds that hold neither of them, see `pair_folds`. The d units of "diagonal" may come from all
 samples: the level holds, as the study "level" shows.
 
-Entries far from the middle of their column (beyond `_FAR` interquartile ranges) are moved there
-before deviations are taken, so that an outlier does not set the unit.
+All are learnt without the few entries that are far out, see `covariances`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,18 +45,12 @@ from ..compute.eigen import symmetric_eigenvectors
 from ..compute.linalg import product
 from ..compute.projections import row_lengths, unit_rows
 from ..slices import Slices
+from .covariances import FOLDS, Covariances, Folds, folds, moderate, unit_of_columns
 
 NAMES = ("auto", "raw", "diagonal", "full")
-FOLDS = 3
-_MOST_PAIR_FOLDS = 5
-_FEWEST_IN_FOLD = 3  # samples, so that a fold has a median distance
-_FAR = 5.0  # interquartile ranges from the median
-_ENOUGH = 10  # samples for each dimension from which on a covariance is not shrunk
-_ENOUGH_FOR_QUANTILES = 500  # samples; quartiles only tell outliers apart
 _FLOOR = 1e-12  # smallest eigenvalue of a covariance, relative to the largest
 _LEAST = 0.03  # smallest share of the inverse information in Stein's regression
 _ROUNDING = 1e-15  # of a covariance's eigenvalues, relative to their sum
-_CONSTANT = 1e-14  # largest deviation of a score that is constant but for rounding, relative to it
 
 
 class Metric(NamedTuple):
@@ -144,7 +135,7 @@ def given(matrix: Array) -> Metric:
 
 def diagonal(x: Array, scores: Array) -> Metric:
     """The metric "diagonal", learnt on these samples and scores."""
-    centre, f, _ = _unit_of_columns(moderate(x), moderate(scores))
+    centre, f, _ = unit_of_columns(moderate(x), moderate(scores))
     return Metric(centre, 1.0 / f, f)
 
 
@@ -153,7 +144,7 @@ def full(x: Array, scores: Array) -> Metric:
 
     Both covariances are mixed with their diagonals where samples are not many times the dimensions.
     """
-    return _geometric_mean(_Folds(x, scores, [slice(0, len(x))]).outside())
+    return _geometric_mean(Folds(x, scores, [slice(0, len(x))]).outside())
 
 
 def information(x: Array, scores: Array) -> Metric:
@@ -161,7 +152,7 @@ def information(x: Array, scores: Array) -> Metric:
 
     A is the symmetric root, as far as units of the columns let it be.
     """
-    found = _information(_Folds(x, scores, [slice(0, len(x))]).outside())
+    found = _information(Folds(x, scores, [slice(0, len(x))]).outside())
     turn = found.upright()
     return Metric(found.centre, turn @ found.forward, found.backward @ turn.T)
 
@@ -171,7 +162,7 @@ def full_of_others(x: Array, scores: Array, kept: np.ndarray | None = None) -> l
 
     `kept` is a mask of the samples to learn on; all of them by default.
     """
-    parts = _Folds(x, scores, folds(len(x)), kept)
+    parts = Folds(x, scores, folds(len(x)), kept)
     return [_geometric_mean(parts.outside(k)) for k in range(FOLDS)]
 
 
@@ -182,7 +173,7 @@ def information_of_folds(
 
     A is some root: kernels of the whole vector do not see which. See `Metric.upright`.
     """
-    parts, count = _Folds(x, scores, stretches, kept), len(stretches)
+    parts, count = Folds(x, scores, stretches, kept), len(stretches)
     return {
         (a, b): _information(parts.outside(a, b)) for a in range(count) for b in range(a, count)
     }
@@ -190,79 +181,11 @@ def information_of_folds(
 
 def diagonal_if_known(x: Array, scores: Array) -> tuple[Array, np.ndarray]:
     """Factors of the metric "diagonal"; and which of them are known, as their columns vary."""
-    _, f, known = _unit_of_columns(moderate(x), moderate(scores))
+    _, f, known = unit_of_columns(moderate(x), moderate(scores))
     return 1.0 / f, known
 
 
-class _Covariances(NamedTuple):
-    """``Cov(x)``, ``Cov(s)`` and ``Cov(x, s)`` of n samples in the units of their columns.
-
-    They are mixed with their diagonals where n is not many times the dimensions. Columns without a
-    unit, those that do not vary, are as under a standard normal model.
-    """
-
-    n: int
-    units: Metric
-    x: Array
-    s: Array
-    xs: Array
-    varies: np.ndarray
-
-
-class _Folds:
-    """Means and scatter of folds, from which covariances outside of some folds are put together."""
-
-    def __init__(
-        self, x: Array, scores: Array, stretches: list[slice], kept: np.ndarray | None = None
-    ) -> None:
-        z = np.concatenate([moderate(x), moderate(scores)], axis=1)
-        kept = np.ones(len(z), dtype=bool) if kept is None else kept
-        stretched = [z[one][kept[one]] for one in stretches]
-        # In units in which squares neither vanish nor overflow, about a point near the samples.
-        self.centre = z[kept].mean(axis=0)
-        parts = [part - self.centre for part in stretched]
-        unit = np.max([np.abs(part).max(axis=0, initial=0.0) for part in parts], axis=0)
-        self.unit = np.where(unit > 0, unit, 1.0)
-        parts = [part / self.unit for part in parts]
-        self.counts = np.array([len(part) for part in parts])
-        self.means = np.array([part.mean(axis=0) if len(part) else 0.0 * unit for part in parts])
-        moved = [part - mean for part, mean in zip(parts, self.means, strict=True)]
-        self.scatter = np.array([product(part.T, part.T) for part in moved])
-        d = x.shape[1]
-        self.largest = np.array(
-            [np.abs(part[:, d:]).max(axis=0, initial=0.0) for part in stretched]
-        )
-
-    def outside(self, *left_out: int) -> _Covariances:
-        """Covariances of the samples outside of some folds, with the units of their columns."""
-        n, centre, cov, largest = self._pooled(*left_out)
-        d = largest.size
-        variances = np.diagonal(cov)
-        # Means of a constant column differ by rounding.
-        deviations = self.unit * np.sqrt(np.where(variances > _CONSTANT**2, variances, 0.0))
-        f, varies = _unit_of(deviations[:d], deviations[d:], largest)
-        scale = self.unit / np.concatenate([f, 1.0 / f])
-        cov = cov * scale[:, None] * scale
-        cov_x, cov_s, cov_xs = cov[:d, :d], cov[d:, d:], cov[:d, d:]
-        amount, flat = shrinkage(n, d), ~varies
-        for covariance, variance in ((cov_x, 1.0), (cov_s, 1.0), (cov_xs, -1.0)):
-            covariance[:] = shrunk(covariance, amount)
-            covariance[flat] = covariance[:, flat] = 0.0
-            covariance[flat, flat] = variance
-        return _Covariances(n, Metric(centre[:d], 1.0 / f, f), cov_x, cov_s, cov_xs, varies)
-
-    def _pooled(self, *left_out: int) -> tuple[int, Array, Array, Array]:
-        """Number, mean and covariance outside of some folds, in `unit`, and the largest scores."""
-        rest = [k for k in range(len(self.counts)) if k not in left_out]
-        counts, means = self.counts[rest], self.means[rest]
-        n = int(counts.sum())
-        mean = counts @ means / n
-        between = (means - mean) * np.sqrt(counts)[:, None]
-        cov = (self.scatter[rest].sum(axis=0) + product(between.T, between.T)) / n
-        return n, self.centre + self.unit * mean, cov, self.largest[rest].max(axis=0)
-
-
-def _geometric_mean(found: _Covariances) -> Metric:
+def _geometric_mean(found: Covariances) -> Metric:
     root, inverse = _powers(found.s, 0.5, -0.5)
     # Products of symmetric matrices, by the same function as everywhere: threads of BLAS would
     # fight with Numba's.
@@ -270,10 +193,10 @@ def _geometric_mean(found: _Covariances) -> Metric:
     half = _powers(0.5 * (middle + middle.T), 0.5)[0]
     mean = product(product(inverse, half), inverse)
     backward, forward = _powers(0.5 * (mean + mean.T), 0.5, -0.5)
-    return _in_units(found.units, forward, backward)
+    return _in_units(found, forward, backward)
 
 
-def _information(found: _Covariances) -> Metric:
+def _information(found: Covariances) -> Metric:
     root, inverse = _lower_root(found.s)
     # -Cov(x, s) Cov(s)^-1 in coordinates where scores have unit covariance.
     regression = -product(product(root.T, found.xs.T), inverse)
@@ -283,10 +206,10 @@ def _information(found: _Covariances) -> Metric:
     values = (1.0 - weight) + weight * np.maximum(np.abs(values), _LEAST)
     sizes = np.sqrt(values)
     forward = product(vectors, root) / sizes[:, None]
-    return _in_units(found.units, forward, product(inverse.T, vectors) * sizes)
+    return _in_units(found, forward, product(inverse.T, vectors) * sizes)
 
 
-def _explained(found: _Covariances, inverse: Array) -> float:
+def _explained(found: Covariances, inverse: Array) -> float:
     """The share of the samples' variance that scores explain, in whatever coordinates.
 
     It is the mean squared canonical correlation, adjusted for the number of scores. `inverse` is
@@ -299,8 +222,8 @@ def _explained(found: _Covariances, inverse: Array) -> float:
     return min(1.0, max(0.0, 1.0 - (1.0 - share) * (n - 1) / max(n - 1 - d, 1)))
 
 
-def _in_units(units: Metric, forward: Array, backward: Array) -> Metric:
-    return Metric(units.centre, forward * units.forward, units.backward[:, None] * backward)
+def _in_units(found: Covariances, forward: Array, backward: Array) -> Metric:
+    return Metric(found.centre, forward / found.unit, found.unit[:, None] * backward)
 
 
 def _lower_root(covariance: Array) -> tuple[Array, Array]:
@@ -311,38 +234,6 @@ def _lower_root(covariance: Array) -> tuple[Array, Array]:
         ridge = _ROUNDING * np.trace(covariance)
         root = np.linalg.cholesky(covariance + ridge * np.eye(len(covariance)))
     return np.asarray(root, float), np.asarray(np.linalg.inv(root), float)
-
-
-def _unit_of_columns(x: Array, scores: Array) -> tuple[Array, Array, np.ndarray]:
-    """Centres and units of columns, and whether these are known; 1 where they are not."""
-    centre, sd_x = location_and_deviation(x)
-    _, sd_s = location_and_deviation(scores)
-    return centre, *_unit_of(sd_x, sd_s, np.abs(scores).max(axis=0))
-
-
-def _unit_of(sd_x: Array, sd_s: Array, largest: Array) -> tuple[Array, np.ndarray]:
-    """Units of columns with these deviations and `largest` scores, and whether they are known."""
-    known = (sd_x > 0) & (sd_s > _CONSTANT * largest)
-    f = np.where(known, np.sqrt(sd_x), 1.0) / np.where(known, np.sqrt(sd_s), 1.0)
-    return f, known
-
-
-def shrinkage(n: int, d: int) -> float:
-    """Weight of the diagonal in a covariance of d dimensions learnt on n samples."""
-    if n >= _ENOUGH * d:
-        return 0.0
-    return 0.5 * (d / n) ** 4 if n > d else d / (n + d)
-
-
-def folds(n: int, count: int = FOLDS) -> list[slice]:
-    """Stretches of about equal size; pairs of two of them get the metric of the rest."""
-    edges = np.linspace(0, n, count + 1).astype(int).tolist()
-    return [slice(start, stop) for start, stop in pairwise(edges)]
-
-
-def pair_folds(n: int) -> list[slice]:
-    """The folds of kernels of the whole vector: most samples are then outside of any two."""
-    return folds(n, min(_MOST_PAIR_FOLDS, n // _FEWEST_IN_FOLD))
 
 
 def check_precondition(precondition: Any, d: int) -> str | Array:
@@ -377,37 +268,6 @@ def check_precondition(precondition: Any, d: int) -> str | Array:
     if np.any(sizes == 0) or np.linalg.cond(matrix / sizes) > 1e12:
         raise ArgumentError("precondition", "must be an invertible matrix")
     return matrix
-
-
-def moderate(x: Array) -> Array:
-    """Entries far out moved to `_FAR` interquartile ranges from the median of their column."""
-    first, middle, third = _quartiles(x[:: -(-len(x) // _ENOUGH_FOR_QUANTILES)])
-    reach = _FAR * (third - first)
-    reach = np.where(reach > 0, reach, np.inf)
-    return np.clip(x, middle - reach, middle + reach)
-
-
-def _quartiles(x: Array) -> list[Array]:
-    """Quartiles of each column. To sort takes less than half the time of `np.quantile`."""
-    ordered, places = np.sort(x, axis=0), (len(x) - 1) * np.array([0.25, 0.5, 0.75])
-    return [
-        ordered[int(place)] * (1.0 - place % 1) + ordered[math.ceil(place)] * (place % 1)
-        for place in places
-    ]
-
-
-def location_and_deviation(x: Array) -> tuple[Array, Array]:
-    """Mean and standard deviation of each column, in any units."""
-    centre = x.mean(axis=0)
-    unit = np.abs(x - centre).max(axis=0)  # so that squares neither vanish nor overflow
-    unit = np.where(unit > 0, unit, 1.0)
-    deviation = unit * np.sqrt((((x - centre) / unit) ** 2).mean(axis=0))
-    return centre, deviation
-
-
-def shrunk(covariance: Array, amount: float) -> Array:
-    """A covariance mixed with its diagonal."""
-    return (1.0 - amount) * covariance + amount * np.diag(np.diagonal(covariance))
 
 
 def _powers(matrix: Array, *exponents: float) -> tuple[Array, ...]:

@@ -21,7 +21,7 @@ import numpy as np
 from .._typing import Array
 from ..compute.linalg import product
 from ..engines.features import FeatureMap, add_to_groups
-from .metric import location_and_deviation, moderate
+from .covariances import location_and_deviation, moderate
 
 DEGREES = (0, 1, 2, 3)
 _DAMPING = 0.25  # exp(-y^2 / 8)

@@ -13,7 +13,7 @@ import numpy as np
 from .._typing import Array
 from .._validate import ArgumentError, Option
 from ..compute.linalg import product
-from .metric import location_and_deviation, moderate
+from .covariances import location_and_deviation, moderate
 from .plan import Plan
 
 _USUAL = 1e30  # samples that vary by more, or by less than its inverse, get other units

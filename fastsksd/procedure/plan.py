@@ -34,6 +34,7 @@ from ..kernels import Kernel, as_kernel
 from ..refine import OPTIONS as REFINE_OPTIONS
 from ..score_difference import ESTIMATORS, check_debias
 from ..slices import as_slices, check_basis
+from .covariances import FOLDS
 from .family import (
     ACTIVE_MULTIPLES,
     COORDINATE_MULTIPLES,
@@ -45,7 +46,7 @@ from .family import (
     named_pool,
 )
 from .importance import weights_in_use
-from .metric import FOLDS, check_precondition
+from .metric import check_precondition
 from .nulls import NULLS, check_resamples
 
 # Samples beyond which replicates of the family meet groups of them. For 4000 samples in 20

@@ -20,9 +20,10 @@ from ..compute.linalg import product
 from ..compute.medians import median_distance
 from ..engines.features import FeaturePairs
 from ..engines.whole_vector import Block, WholeVector
+from .covariances import folds, pair_folds
 from .evaluation import Evaluation
 from .importance import are_bounded, even_size, pair_weight, typical_rows
-from .metric import Metric, folds, full_of_others, information_of_folds, pair_folds
+from .metric import Metric, full_of_others, information_of_folds
 from .moments import DEGREES, Moments, moments
 from .nulls import Weights, resampling_scale
 from .other_rows import are_needed, diagonal_of_folds, fold_count

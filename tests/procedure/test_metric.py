@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastsksd as fs
+from fastsksd.procedure import covariances
 from fastsksd.procedure import metric as metrics
 
 RNG = np.random.default_rng(0)
@@ -144,7 +145,7 @@ def test_information_is_that_of_the_scores_alone_where_they_do_not_know_the_samp
 @pytest.mark.parametrize(
     "learn",
     [
-        lambda x, s: metrics.information_of_folds(x, s, metrics.pair_folds(len(x))),
+        lambda x, s: metrics.information_of_folds(x, s, covariances.pair_folds(len(x))),
         lambda x, s: {(k, k): one for k, one in enumerate(metrics.full_of_others(x, s))},
     ],
     ids=["pairs", "folds"],
@@ -154,7 +155,7 @@ def test_the_metric_of_folds_is_learnt_on_the_others(learn):
     x = RNG.standard_normal((n, 3))
     s = -x + 0.3 * RNG.standard_normal((n, 3))
     before = learn(x, s)
-    stretches = metrics.folds(n, 1 + max(k for pair in before for k in pair))
+    stretches = covariances.folds(n, 1 + max(k for pair in before for k in pair))
     changed = 0.0
     for (a, b), metric in before.items():
         for k, stretch in enumerate(stretches):
@@ -174,7 +175,7 @@ def test_the_metric_of_folds_is_learnt_on_the_others(learn):
 def test_covariances_outside_of_folds_are_those_of_the_rest():
     x, s = RNG.standard_normal((50, 3)) + 7.0, RNG.standard_normal((50, 3))
     kept = RNG.random(50) < 0.9
-    found = metrics.information_of_folds(x, s, metrics.pair_folds(50), kept)[1, 3]
+    found = metrics.information_of_folds(x, s, covariances.pair_folds(50), kept)[1, 3]
     rest = np.r_[0:10, 20:30, 40:50]
     rest = rest[kept[rest]]
     alone = metrics.information(x[rest], s[rest])
@@ -237,7 +238,7 @@ def test_columns_that_do_not_vary_explain_nothing():
 
 
 def test_few_samples_have_fewer_folds():
-    assert [len(metrics.pair_folds(n)) for n in (9, 12, 15, 1000)] == [3, 4, 5, 5]
+    assert [len(covariances.pair_folds(n)) for n in (9, 12, 15, 1000)] == [3, 4, 5, 5]
 
 
 def test_a_singular_covariance_has_a_metric():
@@ -252,9 +253,9 @@ def test_a_singular_covariance_has_a_metric():
 
 
 def test_covariances_are_shrunk_where_samples_are_few():
-    assert metrics.shrinkage(1000, 100) == 0.0
-    assert 0 < metrics.shrinkage(200, 100) < 0.05 < metrics.shrinkage(100, 100)
-    assert metrics.shrinkage(50, 1000) < 1.0
+    assert covariances.shrinkage(1000, 100) == 0.0
+    assert 0 < covariances.shrinkage(200, 100) < 0.05 < covariances.shrinkage(100, 100)
+    assert covariances.shrinkage(50, 1000) < 1.0
 
 
 @pytest.mark.parametrize("options", [{}, dict(null="spectral"), dict(n_resamples=199, lag=3)])

@@ -10,7 +10,8 @@ from scipy import integrate, stats
 import fastsksd as fs
 from fastsksd.engines.whole_vector import WholeVector
 from fastsksd.procedure import unsliced
-from fastsksd.procedure.metric import information, information_of_folds, pair_folds
+from fastsksd.procedure.covariances import pair_folds
+from fastsksd.procedure.metric import information, information_of_folds
 from fastsksd.procedure.moments import DEGREES, moments
 from fastsksd.procedure.split import Samples
 
