@@ -103,15 +103,13 @@ class WithoutTail(Model):
 
 
 def tasks(settings: Settings) -> list[Task]:
-    cells = settings["cells"]
-    tasks = [dict(cell, trial=trial) for trial in range(settings["trials"]) for cell in cells]
-    # In one dimension there is no choice of directions.
-    more = [
-        dict(task, more=True)
-        for task in tasks
-        if task["d"] > 1 and task["trial"] < settings["more"]
-    ]
-    return tasks + more
+    tasks = []
+    for trial in range(settings["trials"]):
+        of_trial = [dict(cell, trial=trial) for cell in settings["cells"]]
+        tasks += of_trial
+        if trial < settings["more"]:  # in one dimension there is no choice of directions
+            tasks += [dict(task, more=True) for task in of_trial if task["d"] > 1]
+    return tasks
 
 
 def run_task(task: Task, settings: Settings, rng: np.random.Generator) -> list[Row]:
