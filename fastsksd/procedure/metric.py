@@ -186,10 +186,10 @@ def diagonal_if_known(x: Array, scores: Array) -> tuple[Array, np.ndarray]:
 
 
 def _geometric_mean(found: Covariances) -> Metric:
-    root, inverse = _powers(found.s, 0.5, -0.5)
+    root, inverse = _powers(found.shrunk_s, 0.5, -0.5)
     # Products of symmetric matrices, by the same function as everywhere: threads of BLAS would
     # fight with Numba's.
-    middle = product(product(root, found.x), root)
+    middle = product(product(root, found.shrunk_x), root)
     half = _powers(0.5 * (middle + middle.T), 0.5)[0]
     mean = product(product(inverse, half), inverse)
     backward, forward = _powers(0.5 * (mean + mean.T), 0.5, -0.5)
@@ -197,16 +197,20 @@ def _geometric_mean(found: Covariances) -> Metric:
 
 
 def _information(found: Covariances) -> Metric:
+    if found.n <= len(found.s) + 1:  # there is no regression
+        return _geometric_mean(found)
     root, inverse = _lower_root(found.s)
     # -Cov(x, s) Cov(s)^-1 in coordinates where scores have unit covariance.
     regression = -product(product(root.T, found.xs.T), inverse)
     values, vectors = symmetric_eigenvectors(0.5 * (regression + regression.T))
     # They are about 1 under the model, and -1 where the score has the wrong sign.
+    values = np.maximum(np.abs(values), _LEAST)
+    columns = product(inverse.T, vectors)
     weight = _explained(found, inverse)
-    values = (1.0 - weight) + weight * np.maximum(np.abs(values), _LEAST)
-    sizes = np.sqrt(values)
-    forward = product(vectors, root) / sizes[:, None]
-    return _in_units(found, forward, product(inverse.T, vectors) * sizes)
+    other = _lower_root(found.shrunk_s)[1].T
+    m = (1.0 - weight) * product(other, other) + weight * product(columns * values, columns)
+    backward, forward = _lower_root(m)
+    return _in_units(found, forward, backward)
 
 
 def _explained(found: Covariances, inverse: Array) -> float:
@@ -219,7 +223,7 @@ def _explained(found: Covariances, inverse: Array) -> float:
     correlations = product(product(inverse, found.xs), _lower_root(found.x)[1])
     flat = len(found.xs) - d  # they count as explained there
     share = (float(np.sum(correlations**2)) - flat) / max(d, 1)
-    return min(1.0, max(0.0, 1.0 - (1.0 - share) * (n - 1) / max(n - 1 - d, 1)))
+    return min(1.0, max(0.0, 1.0 - (1.0 - share) * (n - 1) / (n - 1 - d)))
 
 
 def _in_units(found: Covariances, forward: Array, backward: Array) -> Metric:

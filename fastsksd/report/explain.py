@@ -48,6 +48,7 @@ from ..kernels import KERNELS, Kernel
 from ..procedure.chains import RowsOfChains
 from ..procedure.combine import step_down
 from ..procedure.nulls import Weights, check_resamples, resampling_pvalue, resampling_scale
+from ..procedure.plan import TAKES_OVER
 from ..procedure.split import Samples
 from ..procedure.stretches import consecutive
 from ..slices import Slices
@@ -338,7 +339,10 @@ def _positive(logs: Array) -> Array:
 
 def _check_unchanged(result: GofResult, statistics: Array) -> None:
     known = result.slice_statistics
-    if not np.allclose(statistics, known, rtol=1e-4, atol=1e-6 * np.abs(known).max()):
+    # Kernels of many samples fade in heavy tails, see `grouped`; here they do not.
+    slack = 100.0 if result.n_test > TAKES_OVER else 1.0
+    largest = np.abs(known).max()
+    if not np.allclose(statistics, known, rtol=1e-4 * slack, atol=1e-6 * slack * largest):
         raise ArgumentError(
             "x",
             "was changed after the test, which keeps no copy of the samples: give ",

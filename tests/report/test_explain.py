@@ -639,3 +639,14 @@ def test_outliers_of_chains_are_named_as_draws():
         caveats = fs.gof_test(chains, np.negative, rng=0, n_resamples=49).explain().caveats
         name = "draw 17 of chain 2" if len(chains) > 1 else "row 17"
         assert any(f"({name} is the farthest)" in str(caveat) for caveat in caveats)
+
+
+def test_kernels_that_fade_in_heavy_tails_are_explained():
+    x = np.random.default_rng(1).standard_cauchy((5000, 3))
+    first, second = (
+        fs.gof_test(x, -2.0 * x / (1.0 + x * x), rng=0, n_resamples=199) for _ in range(2)
+    )
+    assert "not rejected" in first.summary()
+    x *= 1.5
+    with pytest.raises(ValueError, match="changed after the test"):
+        second.explain()
