@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from .._validate import counted
 from ..plot.canvas import BLACK, BLUE, GREEN, ORANGE, PINK, RED, SKY
 from . import published
 from .figures import Line, draw_rates, log_places, number_axis, panels
@@ -96,7 +97,7 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
         ),
         *(
             _ablation_table(counts, what)
-            for counts, what in ((found.pruning, "slices"), (found.epochs, "epochs"))
+            for counts, what in ((found.pruning, "slice"), (found.epochs, "epoch"))
         ),
     ]
 
@@ -243,7 +244,7 @@ def _by_place(
 def _ablation_table(counts: Counts, what: str) -> Table:
     places = sorted({place for _, place in counts})
     methods = list(dict.fromkeys(method for method, _ in counts))
-    return _by_place(counts, methods, places, [f"{place} {what}" for place in places])
+    return _by_place(counts, methods, places, [counted(place, what) for place in places])
 
 
 _COLOURS = {DEFAULT: BLACK, RBM_EXACT: BLUE, RBM_KE: GREEN, RBM_GE: SKY, RBM_GO: RED, KSD: PINK}
