@@ -16,7 +16,7 @@ Members
 Problems are those of the study `peers`, and normal models with an AR(1) correlation of 0.6 and
 columns in units of ``exp(1.5 z)``, z normal, that are new in every trial: samples of 0.9 times the
 deviations, and samples without the tenth that is farthest out along a random direction of the
-whitened space. The scale paper takes about twenty minutes on one core.
+whitened space. The scale paper takes about half an hour on one core.
 """
 
 from __future__ import annotations
