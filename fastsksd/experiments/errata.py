@@ -50,6 +50,11 @@ PAPER = (
         ("tests/theory/test_theorems.py::test_poincare_constant_multiplies_both_terms",),
     ),
     Erratum(
+        "Perturbation of eigenvectors: entries of at most 1 are said to give Tr(Sigma) <= "
+        "Tr(Sigma^2). It is the other way round, and that is what the next line needs.",
+        ("tests/theory/test_errata.py::test_squares_of_numbers_below_one_are_smaller",),
+    ),
+    Erratum(
         "Theorem 6: under the alternative the variance is 4 sigma_h^2, as for any U-statistic of "
         "second order, not sigma_h^2.",
         (
@@ -63,7 +68,7 @@ PAPER = (
     ),
     Erratum(
         "KE: the estimates of S and H_r hold their own noise, the terms of a sample with itself. "
-        "In high dimension it hides the active directions. `debias=True` leaves it out.",
+        "`debias=True` leaves it out; the tests of the RBM are shown with both.",
         (
             "tests/theory/test_theorems.py::test_debiased_estimate_is_unbiased_and_the_plain_one_is_not",
         ),
@@ -77,8 +82,8 @@ PAPER = (
         ),
     ),
     Erratum(
-        "RBM: the numbers are for one random model. The table above has ten, and the spread "
-        "between them.",
+        "RBM: the numbers are for one random model. `fastsksd reproduce rbm` has several, "
+        "and shows the spread between them.",
         (
             "tests/experiments/test_experiments.py"
             "::test_rbm_report_compares_with_the_paper_and_shows_the_spread",
@@ -99,9 +104,8 @@ CODE = (
     ),
     Erratum(
         "GO: the script ascends in a Gaussian vector of length about sqrt(D), not in a unit vector "
-        "as the paper says. Adam's steps on the sphere are then sqrt(D) times shorter, and much of "
-        'what active slices save is due to that. `parametrisation="raw"` and `"unit"` are both '
-        "in the tables.",
+        "as the paper says. Adam's steps on the sphere are then sqrt(D) times shorter. "
+        '`parametrisation="raw"` and `"unit"` are both in the tables.',
         (
             "tests/test_refine.py::test_refinement_is_adam_on_minibatches",
             "tests/theory/test_errata.py::test_long_vectors_turn_slower",
@@ -115,14 +119,8 @@ CODE = (
     Erratum(
         "GE: the script's kernel is exp(-|x - y|^2 / (2 b)) with b = sqrt(2) times the median "
         "distance, which is not squared. In 100 dimensions the estimated score of q is then almost "
-        "zero, so that H_r is that of s_p alone. This happens to be right for the benchmarks, and "
-        "may be what ruins GE on the RBM in the paper.",
+        "zero. Our tests of the RBM have the median distance.",
         ("tests/theory/test_errata.py::test_gradient_estimator_of_the_script_fades",),
-    ),
-    Erratum(
-        "KE alone has little power on Laplace and Student t in 100 dimensions; the 50 epochs of GO "
-        "after it do the work.",
-        ("tests/test_refine.py::test_refinement_sharpens_the_test",),
     ),
 )
 

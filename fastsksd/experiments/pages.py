@@ -20,8 +20,9 @@ from .runner import EXPERIMENTS, Kept, RunError, kept, load
 PAPER = ("benchmark_gof", "rbm", "ica")  # the studies of the paper
 NAME = "index"  # of the page's file
 _INTRODUCTION = (
-    "Every table and figure of the experiments of *Active Slices for Sliced Stein Discrepancy* "
-    "(Gong, Zhang, Li and Hernández-Lobato, ICML 2021), beside ours. The rows behind them are kept "
+    "Every table of the experiments of *Active Slices for Sliced Stein Discrepancy* (Gong, Zhang, "
+    "Li and Hernández-Lobato, ICML 2021), beside ours; its figures, drawn from our rows; and what "
+    "it says of them, as claims with verdicts. The rows behind them are kept "
     "in this folder; `fastsksd report` made this page from them, and `fastsksd reproduce` with "
     "`--resume` adds to them."
 )

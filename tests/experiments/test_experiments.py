@@ -417,10 +417,11 @@ def test_benchmark_report_compares_with_the_paper():
     blocks = benchmark_report.report(rows, settings)
     text = _text(blocks)
     ours = "20 | 1.00 (0.84 to 1.00)"
-    assert f"| SKSD-g+Ex | {ours} | 1.00 (0.96 to 1.00) | agrees | 0.25 | 27 | 0.38 |" in text
-    assert f"| SKSD-g+GO | {ours} | 0.58 (0.48 to 0.67) | better | 0.25 | 138 | 39.39 |" in text
-    assert f"| RFSD (L1-IMQ) | {ours} | curve: high | agrees | 0.25 |  |  |" in text
-    assert f"| KSD | {ours} | curve: low | better | 0.25 |  |  |" in text
+    equal, more = "+0.00 (-0.16 to +0.04) | agrees", "+0.42 (+0.23 to +0.52) | better"
+    assert f"| SKSD-g+Ex | {ours} | 1.00 (0.96 to 1.00) | {equal} | 0.25 | 27 | 0.38 |" in text
+    assert f"| SKSD-g+GO | {ours} | 0.58 (0.48 to 0.67) | {more} | 0.25 | 138 | 39.39 |" in text
+    assert f"| RFSD (L1-IMQ) | {ours} | curve: high |  | agrees | 0.25 |  |  |" in text
+    assert f"| KSD | {ours} | curve: low |  | better | 0.25 |  |  |" in text
     assert "| KSD | 20 | 0.00 (0.00 to 0.16) |" in text
     (reasons,) = (block.texts for block in blocks if isinstance(block, report.Items))
     assert any(text.startswith("Laplace, SKSD-g+GO, better: it ascends") for text in reasons)
@@ -430,9 +431,10 @@ def test_benchmark_report_compares_with_the_paper():
 def test_few_trials_leave_the_verdict_open():
     settings = dict(benchmark_gof.SCALES["paper"], problems=["Laplace"])
     text = _text(benchmark_report.report(_benchmark_rows(settings, 1, lambda *_: True), settings))
-    assert "| SKSD-g+GO | 1 | 1.00 (0.21 to 1.00) | 0.58 (0.48 to 0.67) | open |" in text
+    paper = "0.58 (0.48 to 0.67) | +0.42 (-0.38 to +0.52)"
+    assert f"| SKSD-g+GO | 1 | 1.00 (0.21 to 1.00) | {paper} | open |" in text
     assert (
-        "| KSD loses its power from 2 to 100 dimensions |  | 1.00 (0.21 to 1.00), 1 test | open |"
+        "| KSD loses its power from 2 to 100 dimensions |  | 1.00, 1 test |  | open |"
         in text
     )
 
@@ -481,19 +483,25 @@ def test_rbm_report_compares_with_the_paper_and_shows_the_spread():
         for value in (0.0, 0.01)
         for model in range(10)
     ]  # fmt: skip
-    text = _text(rbm.report(rows, settings))
+    blocks = rbm.report(rows, settings)
+    text = _text(blocks)
     ours = "10 | 0.60 (0.31 to 0.83)"
     assert (
-        f"| SKSD-rg+KE | {ours} | 0.67 (0.57 to 0.75) | agrees | 0.00 to 1.00 | 0.30 | 0.63 |"
-        in text
+        f"| SKSD-rg+KE | {ours} | 0.67 (0.57 to 0.75) | -0.07 (-0.37 to +0.18) | agrees "
+        "| 0.00 to 1.00 | 0.30 | 0.19 | 0.63 |" in text
     )
-    assert f"| SKSD-rg+Ex | {ours} | 0.95 (0.89 to 0.98) | worse | 0.00 to 1.00 |  |  |  |" in text
+    assert (
+        f"| SKSD-rg+Ex | {ours} | 0.95 (0.89 to 0.98) | -0.35 (-0.64 to -0.11) | worse "
+        "| 0.00 to 1.00 |  |  |  |" in text
+    )
+    (reasons,) = (block.texts for block in blocks if isinstance(block, report.Items))
+    assert [text.split(":")[0] for text in reasons] == ["SKSD-rg+Ex, worse"]
     # With several trials a model, the spread between models enters.
     rows = [dict(row, trial=trial) for row in rows for trial in range(10)]
     ours = "100 | 0.60 (0.50 to 0.69)"
-    assert f"| SKSD-rg+Ex | {ours} | 0.95 (0.89 to 0.98) | agrees |" in _text(
-        rbm.report(rows, settings)
-    )
+    text = _text(rbm.report(rows, settings))
+    paper = "0.95 (0.89 to 0.98) | -0.35 (-1.00 to +0.88)"
+    assert f"| SKSD-rg+Ex | {ours} | {paper} | agrees |" in text
 
 
 def test_ica_study(tmp_path, monkeypatch):
@@ -529,7 +537,7 @@ def test_ica_study(tmp_path, monkeypatch):
 
 
 def test_ica_report_compares_with_the_paper_and_shows_what_diverged():
-    settings = dict(ica.SCALES["paper"], d=[100], runs=2)
+    settings = dict(ica.SCALES["paper"], d=[10, 80, 100], runs=2)
     common = dict(
         d=100,
         method="sksd-g+ke+go",
@@ -543,16 +551,18 @@ def test_ica_report_compares_with_the_paper_and_shows_what_diverged():
         dict(common, run=1, nll=8.0),
         dict(common, run=0, nll=80.0, method="sksd-g+go"),
         dict(common, run=1, nll=82.5, method="sksd-g+go"),
+        dict(common, run=2, nll=81.0, method="sksd-g+go"),
         dict(d=100, run=0, method="ksd", diverged=17),
     ]
     text = _text(ica.report(rows, settings))
     assert (
-        "| 100 | sksd-g+ke+go | 2 | 27.00 (14.29 to 39.71) | 25.63 +- 1.36 | agrees "
+        "| 100 | sksd-g+ke+go | 2 | 27.00 (14.29 to 39.71) | 25.63 +- 1.36 | open "
         "| 7.00 (-5.71 to 19.71) | 6.93 +- 1.36 | -20.00 | 3 | 23 |  |" in text
     )
-    assert "| 100 | sksd-g+go | 2 | 101.25 (85.37 to 117.13) | 40.92 +- 1.08 | worse |" in text
+    assert "| 100 | sksd-g+go | 3 | 101.17 (98.04 to 104.29) | 40.92 +- 1.08 | worse |" in text
     assert (
-        "| 100 | ksd | 1 |  | 129.48 +- 1.19 | open |  | 110.78 +- 1.19 |  |  |  | after 17" in text
+        "| 100 | ksd | 1 |  | 129.48 +- 1.19 | worse |  | 110.78 +- 1.19 |  |  |  | after 17"
+        in text
     )
     # Runs are compared on the same problem: 74 and 74.5.
     assert (

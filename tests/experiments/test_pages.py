@@ -154,11 +154,66 @@ def test_verdicts():
     assert verdicts.verdict((80, 100), 0.58) == verdicts.BETTER
     assert verdicts.verdict((80, 100), 0.58, spread=0.1) == verdicts.AGREES
     assert verdicts.verdict((0, 9), 0.99) == verdicts.OPEN
-    assert verdicts.Claim("", (90, 100), (50, 100)).verdict == verdicts.HOLDS
-    assert verdicts.Claim("", (50, 100), (90, 100)).verdict == verdicts.FAILS
-    assert verdicts.Claim("", (50, 100), (45, 100)).verdict == verdicts.OPEN
-    assert verdicts.Claim("", (9, 9), (0, 9)).verdict == verdicts.OPEN
-    assert verdicts.Claim("", None, (45, 100)).verdict == verdicts.OPEN
+    # A spread that was estimated from few models allows more.
+    assert verdicts.verdict((80, 100), 0.6, spread=0.06) == verdicts.BETTER
+    assert verdicts.verdict((80, 100), 0.6, spread=0.06, models=3) == verdicts.AGREES
+
+
+def _outcomes(rejected, trials, name="x"):
+    return {(name, trial): trial < rejected for trial in range(trials)}
+
+
+def test_claims_of_other_samples():
+    def verdict(larger, smaller):
+        return verdicts.Claim("", _outcomes(*larger), _outcomes(*smaller, name="y")).verdict
+
+    assert verdict((90, 100), (50, 100)) == verdicts.HOLDS
+    assert verdict((50, 100), (90, 100)) == verdicts.FAILS
+    assert verdict((50, 100), (45, 100)) == verdicts.OPEN
+    assert verdict((9, 9), (0, 9)) == verdicts.OPEN
+    assert verdict((0, 0), (45, 100)) == verdicts.OPEN
+
+
+def test_claims_of_the_same_samples_are_judged_pair_by_pair():
+    # 55 against 45 of 100: nothing, were it not that one finds all that the other finds.
+    claim = verdicts.Claim("", _outcomes(55, 100), _outcomes(45, 100))
+    assert verdicts.difference((55, 100), (45, 100))[0] < 0 < claim.difference[0]
+    assert claim.verdict == verdicts.HOLDS
+    assert verdicts.Claim("", claim.smaller, claim.larger).verdict == verdicts.FAILS
+    # Trials of only one of the two are left out.
+    more = verdicts.Claim("", {**claim.larger, ("x", 200): False}, claim.smaller)
+    assert more.difference == claim.difference
+    # All ten come from two of the five models: one model more or less is not sure.
+    by_model = claim._replace(cluster=lambda trial: trial[1] // 20)
+    assert by_model.verdict == verdicts.OPEN
+    even = {("x", t): t % 2 == 0 for t in range(100)}
+    more = {**even, **{("x", t): True for t in range(9, 100, 10)}}
+    assert by_model._replace(larger=more, smaller=even).difference == pytest.approx((0.1, 0.1))
+    table = verdicts.claims_table([claim, claim._replace(smaller={})])
+    assert table.rows[0][1:3] == ["0.55, 100 tests", "0.45, 100 tests"]
+    assert table.rows[0][3].startswith("+0.10 (+") and table.rows[0][4] == verdicts.HOLDS
+    assert table.rows[1][2:] == ["", "", verdicts.OPEN]
+
+
+@pytest.mark.parametrize(("one", "other"), [(0.5, 0.5), (0.8, 0.6), (0.95, 0.9)])
+def test_paired_intervals_cover(one, other):
+    """Of outcomes with one common cause, about 95%."""
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(500):
+        common = rng.random(60)
+        first = {t: bool(u < one) for t, u in enumerate(common)}
+        second = {t: bool(0.5 * u + 0.5 * rng.random() < 0.5 * (other + 0.5))
+                  for t, u in enumerate(common)}  # fmt: skip
+        truth = one - _share(0.5 * (other + 0.5))
+        low, high = verdicts.paired_difference(first, second)
+        covered += low <= truth <= high
+    assert 0.93 <= covered / 500 <= 0.99
+
+
+def _share(bound):
+    """Probability that the mean of two uniform numbers is below a bound."""
+    return 2.0 * bound**2 if bound <= 0.5 else 1.0 - 2.0 * (1.0 - bound) ** 2
 
 
 def test_spread_between_models_is_apart_from_that_within():

@@ -104,3 +104,17 @@ def test_smoothing_width_is_the_median_distance():
         np.testing.assert_allclose(np.abs(np.sum(default.r * given.r, axis=1)), 1.0, atol=1e-9)
         np.testing.assert_allclose(np.abs(np.sum(default.g * given.g, axis=1)), 1.0, atol=1e-9)
         np.testing.assert_allclose(default.r_values, given.r_values, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_squares_of_numbers_below_one_are_smaller(seed):
+    """The step of the proof with the trace turned round, and the inequality that it proves."""
+    rng = np.random.default_rng(seed)
+    d, rank = 6, 3
+    S, U = (np.linalg.qr(rng.standard_normal((d, rank)))[0] for _ in range(2))
+    left, sigma, right = np.linalg.svd(S.T @ U)
+    assert np.all(sigma <= 1.0 + 1e-12) and sigma.sum() > (sigma**2).sum()
+    nearest = np.sum((S - U @ (left @ right).T) ** 2)
+    assert nearest == pytest.approx(2 * rank - 2 * sigma.sum())
+    apart = S @ S.T @ (np.eye(d) - U @ U.T)
+    assert nearest <= 2 * np.sum(apart**2)
