@@ -122,9 +122,10 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
 
 _COMPARABLE = (
     "The paper's numbers are those of the one random model in its code; its intervals are those of "
-    "100 trials. Ours are means over models. Verdict: the 95% interval of the difference of the "
-    "two rates, with the spread between our models, covers 0 (agrees), or our rate is better or "
-    "worse; with fewer than 10 trials it is open. The interval says how much a verdict is worth. "
+    "100 trials. Ours are means over models, and the intervals of our rates are for these models. "
+    "Verdict: the 95% interval of the difference of the two rates, with the spread between our "
+    "models, covers 0 (agrees), or our rate is better or worse; with fewer than 10 trials it is "
+    "open. The interval says how much a verdict is worth. "
     "CPU seconds on one thread, the median of all trials; the last column has the paper's seconds "
     "over ours, where the paper's are of its own machine."
 )
