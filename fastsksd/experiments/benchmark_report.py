@@ -338,7 +338,7 @@ def _all_dimensions(counts: Counts, settings: Settings) -> Iterator[Block]:
                          for method in methods_of(settings)) for d in settings["d"]}  # fmt: skip
         there = [d for d in settings["d"] if trials[d]]
         if there:
-            yield Text(f"**{problem}**: rejection rates")
+            yield Text(f"**{problem}**: rejection rates (95% intervals)")
             yield Table(
                 ["test", *(f"D = {d}" for d in there)],
                 [
@@ -352,7 +352,7 @@ def _all_dimensions(counts: Counts, settings: Settings) -> Iterator[Block]:
 
 
 def _rate(count: Count | None) -> str:
-    return f"{count[0] / count[1]:.2f}" if count else ""
+    return show_rate(*count) if count else ""
 
 
 def _sweep_table(sweep: Counts, settings: Settings) -> Table:
