@@ -239,8 +239,9 @@ def _courses(cells: Cells, settings: Settings) -> Any:
         axis.set_ylim(1.5 * min(values) - 0.02, 1.5 * max(values) + 0.02)
         axis.set_title(f"D = {d}", fontsize=9.5, loc="left")
         axis.set_xlabel("steps", fontsize=8.5)
-        axis.set_ylabel("nats above the truth", fontsize=8.5)
         name_ends(axis, ends)
+    for axis in axes[::2]:
+        axis.set_ylabel("nats above the truth", fontsize=8.5)
     return figure
 
 

@@ -433,10 +433,7 @@ def test_few_trials_leave_the_verdict_open():
     text = _text(benchmark_report.report(_benchmark_rows(settings, 1, lambda *_: True), settings))
     paper = "0.58 (0.48 to 0.67) | +0.42 (-0.38 to +0.52)"
     assert f"| SKSD-g+GO | 1 | 1.00 (0.21 to 1.00) | {paper} | open |" in text
-    assert (
-        "| KSD loses its power from 2 to 100 dimensions |  | 1.00, 1 test |  | open |"
-        in text
-    )
+    assert "| KSD loses its power from 2 to 100 dimensions |  | 1.00, 1 test |  | open |" in text
 
 
 def test_both_readings_of_the_student_problem():
