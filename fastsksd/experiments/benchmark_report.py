@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,13 +39,15 @@ from .verdicts import (
     claims_table,
     from_paper,
     printed,
+    show_difference,
+    tallies,
     verdict,
 )
 
 # Rejections and tests, or seconds, by (method, problem, d), or by (method, epochs, problem).
-Counts: TypeAlias = dict[tuple[str, Any, Any], list[int]]
-# Whether the test of each trial rejects, by method; a trial is a problem, d and a number.
-Decisions: TypeAlias = dict[str, dict[tuple[Any, ...], bool]]
+Counts: TypeAlias = Mapping[tuple[str, Any, Any], Count]
+# Whether the test of each trial rejects; a trial is a problem, d and a number.
+Decisions: TypeAlias = dict[tuple[str, Any, Any], dict[tuple[Any, ...], bool]]
 Seconds: TypeAlias = dict[tuple[str, Any, Any], list[float]]
 
 NULL = "null: p = q = N(0, I)"
@@ -54,19 +56,19 @@ _KSD, _MMD, _RFSD = (BASELINES[name].title for name in ("ksd", "mmd", "rfsd"))
 
 
 def report(rows: list[Row], settings: Settings) -> list[Block]:
-    counts: Counts = {}
+    decisions: Decisions = {}
     sweep: Counts = {}
     seconds: Seconds = {}
-    decisions: Decisions = {}
     for row in rows:
         trial = row["problem"], row["d"], row["trial"]
         for method, (pvalue, time_taken) in row["tests"].items():
-            count_rejection(counts, (method, row["problem"], row["d"]), pvalue)
-            decisions.setdefault(method, {})[trial] = pvalue <= 0.05
+            key = method, row["problem"], row["d"]
+            decisions.setdefault(key, {})[trial] = pvalue <= 0.05
             seconds.setdefault((method, row["problem"], row["d"]), []).append(time_taken)
         for method, epochs, pvalue, time_taken in row["sweep"]:
             count_rejection(sweep, (method, epochs, row["problem"]), pvalue)
             seconds.setdefault((method, epochs, row["problem"]), []).append(time_taken)
+    counts = tallies(decisions)
     d = settings["d"][-1]
     comparable = d == 100 and settings["n"] == 1000 and settings["go_epochs"] == 1000
     return [
@@ -218,8 +220,7 @@ def _beside(row: list[Any], count: Count, problem: str, ours: float) -> list[Any
     rate = rated = between = theirs = ""
     if paper is not None:
         rate, rated = show_rate(*printed(paper.rate)), verdict(count, paper.rate)
-        low, high = from_paper(count, paper.rate)
-        between = f"{count[0] / count[1] - paper.rate:+.2f} ({low:+.2f} to {high:+.2f})"
+        between = show_difference(count, printed(paper.rate), from_paper(count, paper.rate))
         theirs = f"{paper.seconds:g}"
     elif power is not None:
         rate, rated = ("curve: high", "curve: low")[not power], _curve_verdict(count, power)
@@ -301,8 +302,9 @@ def _claims(decisions: Decisions, settings: Settings) -> list[Claim]:
         there = dimensions or (last,)
         return {
             trial: rejects
-            for trial, rejects in decisions.get(method, {}).items()
-            if trial[0] in problems and trial[1] in there
+            for problem in problems
+            for d in there
+            for trial, rejects in decisions.get((method, problem, d), {}).items()
         }
 
     return [

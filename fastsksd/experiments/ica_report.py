@@ -13,7 +13,7 @@ from . import published
 from .figures import name_ends, number_axis, panels
 from .report import Block, Figure, Heading, Items, Table, Text
 from .runner import Row, Settings
-from .verdicts import AGREES, BETTER, FAILS, HOLDS, OPEN, WORSE, mean_interval
+from .verdicts import AGREES, BETTER, HOLDS, OPEN, WORSE, judged, mean_interval
 
 Cells: TypeAlias = dict[tuple[int, str], list[Row]]
 
@@ -93,17 +93,17 @@ def _table(cells: Cells, lost: Cells, settings: Settings, comparable: bool) -> T
             if not runs and not ended:
                 continue
             gaps = _gaps(cells, d, method)
-            paper_nll = paper_gap = judged = faster = ""
+            paper_nll = paper_gap = rated = faster = ""
             if d in published.ICA.get(method, {}):
                 mean, error = published.ICA[method][d]
                 paper_nll = f"{mean} +- {error}"
                 paper_gap = f"{mean - published.ICA_TRUTH[d]:.2f} +- {error}"
-                judged = _verdict(gaps, bool(ended), method, d) if comparable else ""
+                rated = _verdict(gaps, bool(ended), method, d) if comparable else ""
             ours = float(np.median([row["milliseconds"] for row in runs])) if runs else None
             if ours is not None and d in published.ICA_CPU and method in (_KE, _EX, _G, _RG):
                 faster = f"{published.ICA_CPU[d] / ours:.0f}"
             rows.append(
-                [d, method, len(runs) + len(ended), _with_interval(gaps), paper_gap, judged,
+                [d, method, len(runs) + len(ended), _with_interval(gaps), paper_gap, rated,
                  _with_interval([row["nll"] for row in runs]), paper_nll,
                  _mean([row["truth"] for row in runs]), "" if ours is None else f"{ours:.3g}",
                  faster, ", ".join(f"after {row['diverged']} steps" for row in ended)]
@@ -155,11 +155,11 @@ _UNKNOWN = "the reason is not known; the paper's true models are not known eithe
 
 def _reasons(cells: Cells, lost: Cells, settings: Settings) -> Iterator[Block]:
     items = [
-        f"D = {d}, {method}, {judged}: {_REASONS.get(method, _UNKNOWN)}"
+        f"D = {d}, {method}, {rated}: {_REASONS.get(method, _UNKNOWN)}"
         for d in settings["d"]
         for method in published.ICA
         if d in published.ICA[method]
-        and (judged := _verdict(_gaps(cells, d, method), (d, method) in lost, method, d))
+        and (rated := _verdict(_gaps(cells, d, method), (d, method) in lost, method, d))
         in (BETTER, WORSE)
     ]
     if items:
@@ -188,13 +188,10 @@ def _claims_table(cells: Cells, lost: Cells, settings: Settings) -> Table:
             for method in (lower, upper)
         )
         differences = [second[run] - first[run] for run in first if run in second]
-        judged = OPEN
-        if differences:
-            low, high_end = mean_interval(differences)
-            judged = HOLDS if low > 0 else FAILS if high_end < 0 else OPEN
-            if judged == HOLDS and (d, lower) in lost:
-                judged = OPEN
-        rows.append([d, text, len(differences), _with_interval(differences), judged])
+        said = judged(mean_interval(differences) if differences else None)
+        if said == HOLDS and (d, lower) in lost:
+            said = OPEN
+        rows.append([d, text, len(differences), _with_interval(differences), said])
     return Table(["D", "claim", "runs", "by how much, nats (95% interval)", "verdict"], rows)
 
 

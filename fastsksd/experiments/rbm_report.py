@@ -23,7 +23,9 @@ from .verdicts import (
     claims_table,
     from_paper,
     printed,
+    show_difference,
     spread_of_models,
+    tallies,
     tally,
     verdict,
 )
@@ -65,7 +67,7 @@ class _Found(NamedTuple):
 
 def report(rows: list[Row], settings: Settings) -> list[Block]:
     found = _collected(rows)
-    counts = _counts(found.tests)
+    counts = tallies(found.tests)
     comparable = all(settings[name] == value for name, value in PUBLISHED_SETTINGS.items())
     at = f"perturbation {settings['at']:g}"
     return [
@@ -114,7 +116,7 @@ def report(rows: list[Row], settings: Settings) -> list[Block]:
             "middle and right)",
         ),
         *(
-            _ablation_table(_counts(decisions), what)
+            _ablation_table(tallies(decisions), what)
             for decisions, what in ((found.pruning, "slice"), (found.epochs, "epoch"))
         ),
     ]
@@ -149,10 +151,6 @@ def _collected(rows: list[Row]) -> _Found:
             for method, place, pvalue in values:
                 decisions.setdefault((method, place), {})[trial] = pvalue <= 0.05
     return found
-
-
-def _counts(decisions: Decisions) -> Counts:
-    return {key: tally(outcomes) for key, outcomes in decisions.items()}
 
 
 def _model(trial: tuple[Any, ...]) -> Any:
@@ -201,8 +199,8 @@ def _compared(outcomes: dict[tuple[Any, ...], bool], rate: float) -> tuple[str, 
     counts, count = _models(outcomes), tally(outcomes)
     # Ours is a mean over models, the paper's is for one.
     spread = spread_of_models(counts) * float(np.sqrt(1 + 1 / len(counts)))
-    low, high = from_paper(count, rate, spread, len(counts))
-    shown = f"{count[0] / count[1] - rate:+.2f} ({low:+.2f} to {high:+.2f})"
+    ends = from_paper(count, rate, spread, len(counts))
+    shown = show_difference(count, printed(rate), ends)
     return shown, verdict(count, rate, spread, len(counts))
 
 
@@ -346,7 +344,7 @@ def _against_perturbation(counts: Counts, settings: Settings) -> Any:
 def _ablations(found: _Found, settings: Settings) -> Any:
     figure, axes = panels(2, width=4.6)
     log_places(axes[0], settings["pruning"], {m: str(m) for m in settings["pruning"]})
-    pruning, climbing = _counts(found.pruning), _counts(found.epochs)
+    pruning, climbing = tallies(found.pruning), tallies(found.epochs)
     lines = [
         _line(pruning, method, settings["pruning"], _COLOURS[method])
         for method in (RBM_EXACT, RBM_KE, RBM_GO)

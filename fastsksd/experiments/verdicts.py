@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from .report import Table
 Count: TypeAlias = Sequence[int]
 # Whether a test rejects, by trial. Tests of the same trial have the same samples.
 Outcomes: TypeAlias = Mapping[Hashable, bool]
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 AGREES, BETTER, WORSE = "agrees", "better", "worse"
 FEWEST = 10  # tests, with fewer of which nothing is said
@@ -89,6 +91,11 @@ def tally(outcomes: Outcomes) -> Count:
     return sum(outcomes.values()), len(outcomes)
 
 
+def tallies(decisions: Mapping[_Key, Outcomes]) -> dict[_Key, Count]:
+    """Rejections and tests of each of several tests."""
+    return {key: tally(outcomes) for key, outcomes in decisions.items()}
+
+
 def printed(rate: float) -> Count:
     """Rejections and tests behind a rate of the paper."""
     return round(rate * published.TRIALS), published.TRIALS
@@ -130,6 +137,11 @@ def verdict(count: Count, rate: float, spread: float = 0.0, models: int | None =
         return OPEN
     low, high = from_paper(count, rate, spread, models)
     return BETTER if low > 0 else WORSE if high < 0 else AGREES
+
+
+def show_difference(one: Count, other: Count, ends: tuple[float, float]) -> str:
+    """The difference of two rates with its interval."""
+    return "{:+.2f} ({:+.2f} to {:+.2f})".format(one[0] / one[1] - other[0] / other[1], *ends)
 
 
 class Claim(NamedTuple):
@@ -181,10 +193,15 @@ class Claim(NamedTuple):
     @property
     def verdict(self) -> str:
         """Whether it holds; "open" if the trials do not tell."""
-        if self.difference is None:
-            return OPEN
-        low, high = self.difference
-        return HOLDS if low > 0 else FAILS if high < 0 else OPEN
+        return judged(self.difference)
+
+
+def judged(ends: tuple[float, float] | None) -> str:
+    """Whether a claim holds, by the interval of the difference; None with few tests."""
+    if ends is None:
+        return OPEN
+    low, high = ends
+    return HOLDS if low > 0 else FAILS if high < 0 else OPEN
 
 
 def claims_table(claims: Sequence[Claim]) -> Table:
@@ -194,11 +211,9 @@ def claims_table(claims: Sequence[Claim]) -> Table:
     rows = []
     for one in claims:
         first, second = (tally(outcomes) for outcomes in one.compared)
-        between = ""
-        if one.difference is not None:
-            middle = first[0] / first[1] - second[0] / second[1]
-            between = "{:+.2f} ({:+.2f} to {:+.2f})".format(middle, *one.difference)
-        rows.append([one.text, _shown(first), _shown(second), between, one.verdict])
+        ends = one.difference
+        between = "" if ends is None else show_difference(first, second, ends)
+        rows.append([one.text, _shown(first), _shown(second), between, judged(ends)])
     return Table(header, rows)
 
 
