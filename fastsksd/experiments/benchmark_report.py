@@ -247,7 +247,7 @@ _REASONS = {
     ),
     (GO_UNIT, None): (
         "the paper says that g is a unit vector; its code ascends in a Gaussian vector, which "
-        "turns more slowly. The row above is that of its code."
+        f"turns more slowly. The row {GO} is that of its code."
     ),
     (GO, STUDENT_AS_RUN): (
         "against N(0, I) the variances differ as well, which is easier to detect. The paper's "
@@ -319,7 +319,7 @@ def _claims(decisions: Decisions, settings: Settings) -> list[Claim]:
                 "(Laplace and t)", of(method, hard), of(other, hard))
           for other in (GO, GO_UNIT) for method in (EXACT, GE, KE_GO)),
         Claim("On Laplace and t active g gains by refinement", of(KE_GO, hard), of(KE, hard)),
-        Claim("On the diffusion it does not need it: more power than on Laplace and t",
+        Claim("On the diffusion active g has the power without refinement that it lacks there",
               of(KE, [DIFFUSION]), of(KE, hard)),
     ]  # fmt: skip
 
